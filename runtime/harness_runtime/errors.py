@@ -1,7 +1,7 @@
 """The one error by which a request ends without an answer, and the table from outcomes to status codes.
 
-    RequestEnded
-    └── carries an Outcome; edges map it by STATUS to gRPC codes (and HTTP, for the REST edge)
+RequestEnded
+└── carries an Outcome; edges map it by STATUS to gRPC codes (and HTTP, for the REST edge)
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ NOT_FOUND: Final = Status("NOT_FOUND", 404)
 OUT_OF_MEMORY: Final = Status("RESOURCE_EXHAUSTED", 429)
 
 
-class RequestEnded(Exception):
+class RequestEnded(Exception):  # noqa: N818 - an end, often not an error of ours
     """A request ended without an answer.
 
     ``reason`` is a short stable code, ``message`` a sentence for the caller that names tensor, limit and hop.

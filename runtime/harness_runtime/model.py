@@ -11,6 +11,7 @@ if TYPE_CHECKING:
 
     from harness_core.pod.settings import ModelLimits
     from harness_core.profile import LatencyProfile
+
     from harness_runtime.tensors import TensorSpec
 
 

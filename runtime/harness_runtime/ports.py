@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     import numpy.typing as npt
-
     from harness_core.outcome import Outcome
+
     from harness_runtime.model import ModelSpec
     from harness_runtime.tensors import Datatype, Tensor
 
@@ -139,8 +139,10 @@ class InferResponse:
 
 @dataclass(slots=True)
 class Work:
-    """A validated request on its way to the batcher. Arrays are unpadded; ``bucket`` names the lane, ``padded`` its shapes
-    (per input, without rows)."""
+    """A validated request on its way to the batcher.
+
+    Arrays are unpadded; ``bucket`` names the lane, ``padded`` its shapes (per input, without rows).
+    """
 
     spec: ModelSpec
     bucket: str

@@ -55,9 +55,12 @@ class ModelLimits:
 
 @dataclass(frozen=True, slots=True)
 class PodLimits:
-    """Bounds of the whole pod. ``dispatch_delay_ns``: measured time from a decision to the start of the run and from its
+    """Bounds of the whole pod.
+
+    ``dispatch_delay_ns``: measured time from a decision to the start of the run and from its
     end to the answer; ``staging``: hand one batch to the executor while another runs, ``staging_lead_ns`` before the running one is expected to
-    end (late binding, design.md §2.5)."""
+    end (late binding, design.md §2.5).
+    """
 
     max_pending_requests: int = 16384
     max_pending_rows: int = 1 << 20

@@ -38,12 +38,18 @@ STATUS: Final[dict[Outcome, Status]] = {
 
 NOT_FOUND: Final = Status("NOT_FOUND", 404)
 OUT_OF_MEMORY: Final = Status("RESOURCE_EXHAUSTED", 429)
+TOO_LARGE: Final = Status("RESOURCE_EXHAUSTED", 413)
+"""A message over ``maxMessageBytes``: no retry hint, it will not shrink."""
+UNIMPLEMENTED: Final = Status("UNIMPLEMENTED", 501)
+"""A part of the protocol that this server does not offer (shared memory, classification)."""
 
 
 class RequestEnded(Exception):  # noqa: N818 - an end, often not an error of ours
     """A request ended without an answer.
 
     ``reason`` is a short stable code, ``message`` a sentence for the caller that names tensor, limit and hop.
+    ``needed_ns`` and ``had_ns`` are the numbers behind a refusal where they apply. ``status`` replaces the outcome's own
+    wire status.
     """
 
     def __init__(
@@ -55,6 +61,9 @@ class RequestEnded(Exception):  # noqa: N818 - an end, often not an error of our
         retry_after_ms: int | None = None,
         not_found: bool = False,
         out_of_memory: bool = False,
+        needed_ns: int | None = None,
+        had_ns: int | None = None,
+        status: Status | None = None,
     ) -> None:
         super().__init__(message)
         self.outcome = outcome
@@ -63,10 +72,15 @@ class RequestEnded(Exception):  # noqa: N818 - an end, often not an error of our
         self.retry_after_ms = retry_after_ms
         self.not_found = not_found
         self.out_of_memory = out_of_memory
+        self.needed_ns = needed_ns
+        self.had_ns = had_ns
+        self._status = status
 
     @property
     def status(self) -> Status:
         """The wire status of this end."""
+        if self._status is not None:
+            return self._status
         if self.not_found:
             return NOT_FOUND
         if self.out_of_memory:

@@ -86,17 +86,23 @@ def from_elements(name: str, datatype: Datatype, shape: tuple[int, ...], element
     return Tensor(name, datatype, wide.astype(dtype).reshape(shape))
 
 
-def to_raw(tensor: Tensor) -> bytes:
-    """The raw bytes of a tensor, whatever the layout or byte order of its array."""
+def to_raw(tensor: Tensor) -> bytes | memoryview:
+    """The raw bytes of a tensor, whatever the layout or byte order of its array; a view where it is laid out so already."""
     if tensor.datatype is Datatype.BYTES:
         return b"".join(_prefixed(tensor.array.ravel().tolist()))
-    return tensor.array.astype(numpy_dtype(tensor.datatype), copy=False).tobytes()
+    array = np.ascontiguousarray(tensor.array, numpy_dtype(tensor.datatype))
+    return array.reshape(-1).view(np.uint8).data
+
+
+def element_bytes(element: bytes | str) -> bytes:
+    """An element of a BYTES tensor; Python models may return text, which travels as UTF-8."""
+    return element.encode() if isinstance(element, str) else bytes(element)
 
 
 def wire_bytes(tensor: Tensor) -> int:
     """Size of a tensor in raw form."""
     if tensor.datatype is Datatype.BYTES:
-        return sum(_LENGTH.size + len(element) for element in tensor.array.ravel().tolist())
+        return sum(_LENGTH.size + len(element) for element in tensor.array.ravel())
     return int(tensor.array.nbytes)
 
 
@@ -146,6 +152,6 @@ def _objects(elements: list[bytes]) -> npt.NDArray[Any]:
 
 def _prefixed(elements: Iterable[Any]) -> Iterable[bytes]:
     for element in elements:
-        data = element.encode() if isinstance(element, str) else bytes(element)
+        data = element_bytes(element)
         yield _LENGTH.pack(len(data))
         yield data

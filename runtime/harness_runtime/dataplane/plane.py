@@ -64,7 +64,8 @@ class DataPlane:
 
     ``clock`` gives integer nanoseconds, monotonic. ``max_hold_ns`` is the limit of a request that has neither a ``timeout``
     nor a transport deadline. ``healthy`` says whether the loops behind the data plane are alive: a dead one must not look
-    ready (scenario B004).
+    ready (scenario B004). ``on_refused(model, outcome, reason)`` hears of every request that ended before the batcher saw
+    it, the others' ends being the batcher's to count; ``model`` is empty when there is no such model.
     """
 
     def __init__(
@@ -77,12 +78,14 @@ class DataPlane:
         name: str = "harness-runtime",
         version: str = "",
         healthy: Callable[[], bool] = lambda: True,
+        on_refused: Callable[[str, Outcome, str], None] = lambda _model, _outcome, _reason: None,
     ) -> None:
         self.clock = clock
         self._registry = registry
         self._batcher = batcher
         self._max_hold_ns = max_hold_ns
         self._healthy = healthy
+        self._on_refused = on_refused
         self._server = ServerMetadata(name, version, EXTENSIONS)
         self._signatures: dict[tuple[str, str], Signature] = {}
         self._draining = False
@@ -95,36 +98,17 @@ class DataPlane:
         Raises:
             RequestEnded: every end but an answer.
         """
-        entry = self.admit(request.model, request.version)
-        signature = self._signature(entry.spec)
-        wishes = parameters.read(request.parameters, entry.spec)
-        tenant = parameters.check_tenant(request.tenant)
-        checked = signature.check(request.inputs)
-        wanted = signature.outputs(request.outputs)
-        if checked.bytes > entry.limits.max_batch_bytes:
-            raise invalid(
-                "too_many_bytes",
-                f"the inputs hold {checked.bytes} bytes, a batch {entry.limits.max_batch_bytes} at most",
-            )
-        target_ns, limit_ns = target_and_limit(
-            entry.spec, wishes.timeout_us, request.arrival_ns, request.deadline_ns, self._max_hold_ns
-        )
-        work = Work(
-            spec=entry.spec,
-            bucket=checked.bucket,
-            rows=checked.rows,
-            bytes=checked.bytes,
-            inputs=checked.inputs,
-            padded=checked.padded,
-            arrival_ns=request.arrival_ns,
-            target_ns=target_ns,
-            limit_ns=limit_ns,
-            weight=wishes.weight,
-            priority=wishes.priority,
-            tenant=tenant,
-        )
+        try:
+            work, wanted, custom = self._prepare(request)
+        except RequestEnded as end:
+            self.refuse(request.model, end)
+            raise
         result = await self._batcher.infer(work)
-        return respond(request, work, wanted, wishes.custom, result)
+        return respond(request, work, wanted, custom, result)
+
+    def refuse(self, model: str, end: RequestEnded) -> None:
+        """Account for a request that an edge refused itself."""
+        self._on_refused(model if self._registry.versions(model) else "", end.outcome, end.reason)
 
     def admit(self, model: str, version: str) -> ModelEntry:
         """The entry that would answer now: what an edge asks before it spends work on a payload.
@@ -189,6 +173,38 @@ class DataPlane:
             RequestEnded: NOT_FOUND.
         """
         return self._registry.lookup(name, version)
+
+    def _prepare(self, request: InferRequest) -> tuple[Work, tuple[TensorSpec, ...], dict[str, parameters.Value]]:
+        """All checks of a request: its work, the outputs it wants, and the parameters to send back."""
+        entry = self.admit(request.model, request.version)
+        signature = self._signature(entry.spec)
+        wishes = parameters.read(request.parameters, entry.spec)
+        tenant = parameters.check_tenant(request.tenant)
+        checked = signature.check(request.inputs)
+        wanted = signature.outputs(request.outputs)
+        if checked.bytes > entry.limits.max_batch_bytes:
+            raise invalid(
+                "too_many_bytes",
+                f"the inputs hold {checked.bytes} bytes, a batch {entry.limits.max_batch_bytes} at most",
+            )
+        target_ns, limit_ns = target_and_limit(
+            entry.spec, wishes.timeout_us, request.arrival_ns, request.deadline_ns, self._max_hold_ns
+        )
+        work = Work(
+            spec=entry.spec,
+            bucket=checked.bucket,
+            rows=checked.rows,
+            bytes=checked.bytes,
+            inputs=checked.inputs,
+            padded=checked.padded,
+            arrival_ns=request.arrival_ns,
+            target_ns=target_ns,
+            limit_ns=limit_ns,
+            weight=wishes.weight,
+            priority=wishes.priority,
+            tenant=tenant,
+        )
+        return work, wanted, wishes.custom
 
     def _signature(self, spec: ModelSpec) -> Signature:
         key = (spec.name, spec.version)

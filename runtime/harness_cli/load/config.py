@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy.typing as npt
@@ -50,8 +51,9 @@ class LoadConfig:
         seed: of arrival times, weights and random inputs.
         weights: weight of a request → its share; empty: no ``weight`` parameter is sent.
         priority: parameter ``priority``; 0: not sent.
-        samples: the requests' inputs, used in turn from the first; None: random inputs of the model's signature.
-        rows: rows of a request → share of such requests; for random inputs and for ``samples`` that were cut by the reader.
+        samples: the requests' inputs, used in turn from the first.
+        input_path: a file of inputs instead (``inputs.read_samples``). Neither: random inputs of the model's signature.
+        rows: rows of a request → share of such requests; for random inputs and those cut from a file.
         dims: size of the variable dimensions of random inputs by input name; "" for all others.
         connections: TCP connections per server.
         keep_answers: keep the answers of all requests in memory (``LoadReport.tensors``).
@@ -71,6 +73,7 @@ class LoadConfig:
     weights: Mapping[float, float] = field(default_factory=dict)
     priority: int = 0
     samples: Sequence[Sample] | None = None
+    input_path: Path | None = None
     rows: Mapping[int, float] = field(default_factory=lambda: {1: 1.0})
     dims: Mapping[str, int] = field(default_factory=dict)
     connections: int = 1
@@ -89,6 +92,8 @@ class LoadConfig:
             raise ValueError(f"a closed loop needs a positive duration, got {self.duration_s:g} s")
         if self.deadline_ns is not None and self.deadline_ns < 1000:
             raise ValueError(f"a deadline must be at least 1 µs, got {self.deadline_ns} ns")
+        if self.samples is not None and self.input_path is not None:
+            raise ValueError("give samples or input_path, not both")
         if self.connections < 1 or self.in_flight_max < 1:
             raise ValueError("connections and in_flight_max must be at least 1")
 

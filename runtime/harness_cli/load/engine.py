@@ -17,7 +17,7 @@ from harness_sim.workloads import choose
 from harness_cli.errors import CliError
 from harness_cli.load.grpc.client import Client
 from harness_cli.load.grpc.converters import request_body, request_tail
-from harness_cli.load.inputs import check_samples, random_samples
+from harness_cli.load.inputs import check_samples, random_samples, read_samples
 from harness_cli.load.pacer import make_pacer
 from harness_cli.load.recorder import Recorder
 from harness_cli.load.report import LoadReport
@@ -88,7 +88,10 @@ def _samples(config: LoadConfig, known: Signature) -> Sequence[Sample]:
     if config.samples is not None:
         check_samples(config.samples, known)
         return config.samples
-    return random_samples(known, config.rows, config.dims, np.random.default_rng((config.seed, 1)))
+    rng = np.random.default_rng((config.seed, 1))
+    if config.input_path is not None:
+        return read_samples(config.input_path, known, config.rows, rng)
+    return random_samples(known, config.rows, config.dims, rng)
 
 
 class _Run:

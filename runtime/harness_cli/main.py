@@ -1,0 +1,51 @@
+"""Entry point of the command ``harness``."""
+
+from __future__ import annotations
+
+import sys
+from importlib.metadata import version
+from typing import Annotated
+
+import typer
+
+from harness_cli.errors import CliError
+from harness_cli.load.command import load
+from harness_cli.output import fail
+
+app = typer.Typer(
+    name="harness",
+    help="Deadline-aware batched inference for one-shot models.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+app.command()(load)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(version("harness-serving"))
+        raise typer.Exit
+
+
+@app.callback()
+def root(
+    _version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
+    ] = False,
+) -> None:
+    """Serve models on this machine, send load, measure latency profiles, check configuration files."""
+
+
+def main() -> None:
+    """Run the command line; a user's mistake ends with one line and an exit code, not with a traceback."""
+    try:
+        app(standalone_mode=True)
+    except CliError as error:
+        fail(error.message)
+        sys.exit(error.exit_code)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""``harness profile``: measures l(b) of a model and shows it."""

@@ -1,0 +1,143 @@
+"""``harness run``."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.live import Live
+from rich.markup import escape
+
+from harness_cli.output import Output
+from harness_cli.run.plan import RunOptions, drain_seconds, load_service, plan_replicas
+from harness_cli.run.replica import Replica
+from harness_cli.run.supervisor import Supervisor, SupervisorSettings
+
+SCRAPE_S = 1.0
+KILL_MARGIN_S = 10.0
+"""Beyond the grace period, as Kubernetes is asked to give (terminationGracePeriodSeconds)."""
+
+
+def run(
+    file: Annotated[
+        Path, typer.Option("--file", "-f", help="InferenceService YAML: the file that kubectl apply takes.")
+    ],
+    trust_repository: Annotated[
+        bool,
+        typer.Option(
+            "--trust-repository", help="Load TorchExport and TorchScript models without a sha256 in the file."
+        ),
+    ] = False,
+    allow_python_models: Annotated[
+        bool, typer.Option("--allow-python-models", help="Run models of format Python: code from the model repository.")
+    ] = False,
+    port_base: Annotated[
+        int,
+        typer.Option(min=0, max=65535, help="Replica k listens on N+2k (gRPC) and N+2k+1 (metrics); 0: free ports."),
+    ] = 0,
+    device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
+    threads: Annotated[
+        int | None, typer.Option(min=1, help="Compute threads per replica (default: cores / replicas).")
+    ] = None,
+    replicas: Annotated[
+        int | None, typer.Option(min=1, help="Replicas of each worker group, instead of the file's.")
+    ] = None,
+    duration: Annotated[
+        float | None, typer.Option(min=0, help="Drain and end this many seconds after all are ready.")
+    ] = None,
+    json: Annotated[
+        bool, typer.Option("--json", help="One JSON line per event on stdout; text goes to stderr.")
+    ] = False,
+) -> None:
+    """Serve a file's models on this machine: one runtime process per replica, each on its own port.
+
+    A crashed replica is started again with growing pauses, on the same ports. Ctrl-C or SIGTERM drains all of them and
+    ends with exit code 0. The replicas are separate servers: clients choose among their addresses (harness load takes
+    several --url). One address in front of the pool comes with the gateway.
+    """
+    options = RunOptions(
+        file=file,
+        trust_repository=trust_repository,
+        allow_python_models=allow_python_models,
+        port_base=port_base,
+        device=device,
+        threads=threads,
+        replicas=replicas,
+    )
+    service = load_service(file)
+    planned = plan_replicas(service, options)
+    settings = SupervisorSettings(drain_s=drain_seconds(service) + KILL_MARGIN_S)
+    session = _Session(Output(json=json), f"{service.metadata.name} ({file})", planned, settings)
+    asyncio.run(session.run(duration))
+
+
+class _Session:
+    """One run of the command: supervisor, scraper and screen around the same replicas."""
+
+    def __init__(self, output: Output, title: str, replicas: list[Replica], settings: SupervisorSettings) -> None:
+        self._output = output
+        self._title = title
+        self._replicas = replicas
+        self._supervisor = Supervisor(replicas, self._event, self._log, settings)
+
+    async def run(self, duration: float | None) -> None:
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(number, self._stop)
+        companions = [asyncio.create_task(self._after_ready(duration))]
+        if self._output.live:
+            companions.append(asyncio.create_task(self._screen()))
+        try:
+            await self._supervisor.run()
+        finally:
+            for companion in companions:
+                companion.cancel()
+            await asyncio.gather(*companions, return_exceptions=True)
+            self._output.emit({"event": "all_stopped"})
+
+    def _stop(self) -> None:
+        self._output.say("draining …")
+        self._supervisor.stop()
+
+    def _event(self, replica: Replica, event: str) -> None:
+        self._output.emit({"event": event, **replica.describe()})
+        if event == "crashed":
+            self._output.say(f"{replica.name} ended unexpectedly (exit code {replica.exit_code}); it is started again")
+
+    def _log(self, replica: Replica, line: str) -> None:
+        # Not to stdout: with --json that is for machines, without it a person reads on.
+        self._output.say(f"[dim]{replica.name}[/] {escape(line)}")
+
+    async def _after_ready(self, duration: float | None) -> None:
+        await self._supervisor.wait_ready()
+        addresses = [replica.grpc for replica in self._replicas]
+        self._output.emit(
+            {"event": "all_ready", "addresses": addresses, "replicas": [r.describe() for r in self._replicas]}
+        )
+        for replica in self._replicas:
+            self._output.say(f"{replica.name} is ready: gRPC {replica.grpc}, metrics http://{replica.metrics}/metrics")
+        if duration is not None:
+            await asyncio.sleep(duration)
+            self._supervisor.stop()
+
+    async def _screen(self) -> None:
+        """Scrape and redraw once a second."""
+        from harness_cli.run.scrape import Window, fetch
+        from harness_cli.run.view import live_table
+
+        windows = {replica.name: Window() for replica in self._replicas}
+
+        async def scrape(replica: Replica) -> None:
+            found = await fetch(replica.metrics) if replica.metrics else None
+            if found is not None:
+                windows[replica.name].add(found)
+
+        with Live(console=self._output.console, auto_refresh=False, transient=False) as live:
+            while True:
+                await asyncio.gather(*(scrape(replica) for replica in self._replicas))
+                figures = {name: window.figures() for name, window in windows.items()}
+                live.update(live_table(self._title, self._replicas, figures), refresh=True)
+                await asyncio.sleep(SCRAPE_S)

@@ -125,7 +125,7 @@ def search(pod: Runtime, plan: Plan) -> tuple[float, list[dict[str, Any]]]:
     def good(rate: float) -> bool:
         mine = [measure(pod, rate, plan.search_s, seed) for seed in plan.seeds]
         runs.extend(mine)
-        return sum(run["on_time_ratio"] * run["sent"] for run in mine) >= GOOD * sum(run["sent"] for run in mine)
+        return bool(sum(run["on_time_ratio"] * run["sent"] for run in mine) >= GOOD * sum(run["sent"] for run in mine))
 
     low, high = 0, BOUND_RATE // RATE_STEP + 1
     first = AGREED_RATE // RATE_STEP

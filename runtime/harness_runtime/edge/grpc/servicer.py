@@ -7,7 +7,7 @@ import logging
 from typing import TYPE_CHECKING, Any
 
 import grpc
-from harness_core.outcome import Outcome
+from harness_core.outcome import ANSWERED, Outcome
 from harness_proto.grpc import inference_pb2 as pb
 
 from harness_runtime.edge.grpc import converters, described
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 SERVICE = "inference.GRPCInferenceService"
 FAIRNESS_KEY = "x-gateway-inference-fairness-id"
 _NS_PER_S = 1_000_000_000
+_ANSWERED = {outcome: (("harness-outcome", outcome.value),) for outcome in ANSWERED}
 _log = logging.getLogger(__name__)
 
 
@@ -80,6 +81,7 @@ class Servicer:
         size = sum(len(part) for part in parts)
         if size > self._max_message_bytes:
             raise self._too_large("response", size)
+        context.set_trailing_metadata(_ANSWERED[response.outcome])
         return b"".join(parts)
 
     async def _server_live(self, _request: pb.ServerLiveRequest, _context: Context) -> pb.ServerLiveResponse:

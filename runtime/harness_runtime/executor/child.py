@@ -23,7 +23,7 @@ from harness_runtime.executor.checks import write_outputs
 from harness_runtime.executor.layout import Placed, read
 from harness_runtime.executor.memory import Side, SlotMemory
 from harness_runtime.executor.runners import make_runner
-from harness_runtime.executor.runners.base import DeviceLostError
+from harness_runtime.executor.runners.base import DeviceLostError, ModelFaultError
 from harness_runtime.executor.runners.faults import is_out_of_memory, say
 
 if TYPE_CHECKING:
@@ -81,7 +81,13 @@ class Worker:
         try:
             runner = make_runner(spec, self._config)
         except (Exception, SystemExit) as error:
-            log.warning("model %s version %s does not load", spec.name, spec.version, exc_info=True)
+            log.warning(
+                "model %s version %s does not load: %s",
+                spec.name,
+                spec.version,
+                say(error),
+                exc_info=_unexpected(error),
+            )
             _free_memory()
             self._send(["loaded", spec.digest, "", say(error)])
             return
@@ -97,17 +103,16 @@ class Worker:
         start_ns = time.monotonic_ns()
         self._send(["started", generation])
         placed: list[Placed] = []
-        reason, out_of_memory, lost = None, False, None
+        reason, out_of_memory = None, False
         try:
             placed = self._run(slot, generation, digest, size, inputs, start_ns)
         except DeviceLostError as error:
-            lost = error
+            self._send(["failing", f"the device can run nothing any more: {say(error)}"])
+            raise
         except (Exception, SystemExit) as error:
             # One bad batch hurts only itself, whatever a model raises; the traceback is for the log, not for callers.
-            log.warning("batch of generation %d failed", generation, exc_info=True)
+            log.warning("batch of generation %d failed: %s", generation, say(error), exc_info=_unexpected(error))
             reason, out_of_memory = say(error), is_out_of_memory(error)
-        if lost is not None:
-            raise SystemExit(f"the device is unusable: {say(lost)}")
         if out_of_memory:
             _free_memory()
         self._memory.set_generation(slot, Side.OUTPUTS, generation)
@@ -123,13 +128,18 @@ class Worker:
             raise RuntimeError(f"slot {slot} holds generation {written}, the job says {generation}")
         model = self._models.get(digest)
         if model is None:
-            raise RuntimeError("the model is not loaded in this executor")
+            raise ModelFaultError("the model is not loaded in this executor")
         region = self._memory.region(slot, Side.INPUTS)
         arrays = {each.name: read(region, each) for each in map(Placed.from_json, inputs)}
         produced = model.runner.run(arrays, size)
         placed = write_outputs(self._memory.region(slot, Side.OUTPUTS), model.spec, produced, size)
         model.runner.settle(start_ns, size)
         return placed
+
+
+def _unexpected(error: BaseException) -> bool:
+    """Whether a traceback says more than the message."""
+    return not isinstance(error, ModelFaultError)
 
 
 def _free_memory() -> None:

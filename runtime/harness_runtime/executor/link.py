@@ -57,7 +57,7 @@ class ChildLink:
             theirs.close()
         self.pid = self._process.pid
         self._pidfd = os.pidfd_open(self.pid)
-        self._channel.setblocking(False)  # noqa: FBT003
+        self._channel.setblocking(False)
         self._loop.add_reader(self._channel.fileno(), self._readable)
         self._loop.add_reader(self._pidfd, self._ended)
         self.send(["config", config])

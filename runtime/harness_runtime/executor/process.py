@@ -243,6 +243,8 @@ class ProcessExecutor:
                 self._on_started(*rest)
             elif kind == "ready":
                 self._reply("ready", rest)
+            elif kind == "failing" and self._link is not None:
+                self._link.kill(rest[0])
             elif kind in {"loaded", "unloaded"}:
                 self._reply(rest[0], rest[1:])
         except (ValueError, TypeError, LookupError) as error:

@@ -24,7 +24,7 @@ WAIT_S = 60.0
 """Bound of every wait of these tests: processes start slowly on a loaded machine."""
 
 
-def make_spec(  # noqa: PLR0913 - a builder
+def make_spec(
     name: str = "echo",
     *,
     datatype: Datatype = Datatype.FP32,
@@ -32,7 +32,7 @@ def make_spec(  # noqa: PLR0913 - a builder
     out_datatype: Datatype | None = None,
     out_shape: tuple[int, ...] | None = None,
     max_batch_size: int = 8,
-    format: ModelFormat = ModelFormat.PROFILED,  # noqa: A002 - the field's name
+    format: ModelFormat = ModelFormat.PROFILED,
     path: Path | None = None,
     emulation: Emulation | None = None,
     **changes: Any,

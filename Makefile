@@ -19,14 +19,15 @@ help: ## list the targets
 doctor: ## say what this machine lacks, and how to get it
 	@$(PYTHON) scripts/doctor.py
 
-$(BASE): pyproject.toml constraints.txt
+$(BASE): pyproject.toml constraints.txt tests/requirements-nodeps.txt
 	$(PYTHON) scripts/doctor.py --quiet
 	$(PYTHON) -m venv $(VENV)
 	$(PIP) install --quiet --upgrade -c constraints.txt pip setuptools
 	$(PIP) install --quiet -c constraints.txt -e '.[sim]' --group test --group lint
+	$(PIP) install --quiet --no-deps -c constraints.txt -r tests/requirements-nodeps.txt
 	@touch $@
 
-$(FULL): $(BASE) examples/requirements.txt
+$(FULL): $(BASE) examples/requirements.txt examples/requirements-nodeps.txt
 	@echo "Downloading torch (about 0.6 GB; with its CUDA libraries up to 3.5 GB unless TORCH_INDEX names a CPU build) and the example model (about 85 MB)."
 	$(PIP) install --quiet -c constraints.txt $(if $(TORCH_INDEX),--extra-index-url $(TORCH_INDEX)) -e '.[all]'
 	$(PIP) install --quiet -c constraints.txt $(if $(TORCH_INDEX),--extra-index-url $(TORCH_INDEX)) -r examples/requirements.txt

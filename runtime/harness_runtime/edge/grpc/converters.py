@@ -23,7 +23,7 @@ from harness_runtime.tensors import Datatype, Tensor
 from harness_runtime.text import quoted
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from harness_runtime.dataplane.parameters import Value
     from harness_runtime.ports import InferResponse
@@ -44,19 +44,24 @@ _FIELDS = {
     Datatype.BYTES: "bytes_contents",
 }
 _INT64_MAX = 2**63 - 1
+PROTOBUF_BYTES_MAX = 8192
+"""Up to here copying costs less than walking the frame in Python (about 2 against 9 µs for a request of 1.5 KB)."""
 
 
 class Unsigned(int):
     """An integer that came as ``uint64_param`` and goes back as one."""
 
 
-def parse_request(data: bytes) -> tuple[pb.ModelInferRequest, list[memoryview]]:
-    """A received ModelInferRequest without its raw contents, and those as views of ``data``.
+def parse_request(data: bytes) -> tuple[pb.ModelInferRequest, Sequence[bytes | memoryview]]:
+    """A received ModelInferRequest, of which the raw contents are not to be read, and those, from some size on as views.
 
     Raises:
         RequestEnded: INVALID when it is not such a message.
     """
     try:
+        if len(data) <= PROTOBUF_BYTES_MAX:
+            message = pb.ModelInferRequest.FromString(data)
+            return message, list(message.raw_input_contents)
         header, raws = wire.split_request(data)
         return pb.ModelInferRequest.FromString(header), raws
     except (wire.MalformedError, DecodeError) as error:
@@ -64,7 +69,11 @@ def parse_request(data: bytes) -> tuple[pb.ModelInferRequest, list[memoryview]]:
 
 
 def infer_request(
-    message: pb.ModelInferRequest, raws: list[memoryview], arrival_ns: int, deadline_ns: int | None, tenant: str
+    message: pb.ModelInferRequest,
+    raws: Sequence[bytes | memoryview],
+    arrival_ns: int,
+    deadline_ns: int | None,
+    tenant: str,
 ) -> InferRequest:
     """The plain request.
 
@@ -103,7 +112,7 @@ def response_parts(response: InferResponse, *, raw: bool) -> list[bytes | memory
     return wire.join_response(message.SerializeToString(), raws)
 
 
-def _inputs(message: pb.ModelInferRequest, raws: list[memoryview]) -> list[Tensor]:
+def _inputs(message: pb.ModelInferRequest, raws: Sequence[bytes | memoryview]) -> list[Tensor]:
     if raws and len(raws) != len(message.inputs):
         raise invalid("raw_count", f"{RAW_RULE}; got {len(raws)} raw entries for {len(message.inputs)} inputs")
     tensors = []

@@ -44,7 +44,8 @@ class GrpcEdge:
         server.add_generic_rpc_handlers((Servicer(self._plane, settings.hop, settings.max_message_bytes).handler(),))
         health_pb2_grpc.add_HealthServicer_to_server(self._health, server)
         add_reflection(server, (SERVICE, health.SERVICE_NAME))
-        address = f"{settings.bind}:{settings.port}"
+        host = f"[{settings.bind}]" if ":" in settings.bind else settings.bind
+        address = f"{host}:{settings.port}"
         try:
             port: int = server.add_insecure_port(address)
         except RuntimeError as error:

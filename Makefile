@@ -19,12 +19,11 @@ help: ## list the targets
 doctor: ## say what this machine lacks, and how to get it
 	@$(PYTHON) scripts/doctor.py
 
-$(BASE): pyproject.toml constraints.txt tests/requirements-nodeps.txt
+$(BASE): pyproject.toml constraints.txt
 	$(PYTHON) scripts/doctor.py --quiet
 	$(PYTHON) -m venv $(VENV)
 	$(PIP) install --quiet --upgrade -c constraints.txt pip setuptools
 	$(PIP) install --quiet -c constraints.txt -e '.[sim]' --group test --group lint
-	$(PIP) install --quiet --no-deps -c constraints.txt -r tests/requirements-nodeps.txt
 	@touch $@
 
 $(FULL): $(BASE) examples/requirements.txt examples/requirements-nodeps.txt

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import importlib.metadata
 import json
+import signal
 import subprocess
 import sys
+import time
 
 import numpy as np
 import pytest
@@ -118,3 +120,26 @@ def test_version_and_help_do_not_load_the_heavy_parts():
     )
     ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
     assert ended.stdout.splitlines() == [importlib.metadata.version("harness-serving"), "[]"]
+
+
+@pytest.mark.process
+def test_an_interrupted_test_reports_what_it_has():
+    """Ctrl-C ends the sending: figures so far on stdout, not valid, exit code 3, no traceback."""
+    with FakeServer() as server:
+        words = f"load --url {server.url} --model double --rate 50 --duration 60 --deadline-ms 500 --json -".split()
+        process = subprocess.Popen(
+            [sys.executable, "-m", "harness_cli.main", *words],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        until = time.monotonic() + 30
+        while not server.received and time.monotonic() < until:
+            time.sleep(0.05)
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=30)
+    assert process.returncode == 3
+    figures = json.loads(out)
+    assert 0 < figures["sent"] < 3000
+    assert "the test was interrupted" in figures["faults"]
+    assert "Traceback" not in err

@@ -21,7 +21,7 @@ def draw(path: Path, title: str, profiles: Mapping[str, LatencyProfile]) -> None
     latency, speedup, utilisation = figure.subplots(1, 3)
     for k, (bucket, profile) in enumerate(profiles.items()):
         _draw_one(latency, speedup, utilisation, bucket or "all shapes", profile, f"C{k % 10}")
-    _label(latency, "l(b): latency of a batch", "batch size b", "ms")
+    _label(latency, "l(b): latency of a batch (o p50, - p99, line: fit)", "batch size b", "ms")
     _label(speedup, "S(n) = n·l(1)/l(n): speedup", "batch size n", "times")
     _label(utilisation, "U(n): utilisation", "batch size n", "share")
     utilisation.set_ylim(0, 1.05)
@@ -33,10 +33,10 @@ def draw(path: Path, title: str, profiles: Mapping[str, LatencyProfile]) -> None
 def _draw_one(latency: Any, speedup: Any, utilisation: Any, name: str, profile: LatencyProfile, colour: str) -> None:
     sizes = [point.size for point in profile.points]
     fit = profile.fit()
-    latency.plot(sizes, [point.p50_ns / _MS for point in profile.points], "o", color=colour, label=f"{name}: p50")
+    latency.plot(sizes, [point.p50_ns / _MS for point in profile.points], "o", color=colour)
     tails = [(point.size, point.p99_ns / _MS) for point in profile.points if point.p99_ns is not None]
     if tails:
-        latency.plot(*zip(*tails, strict=True), "_", color=colour, label=f"{name}: p99")
+        latency.plot(*zip(*tails, strict=True), "_", color=colour)
     ends = (0, sizes[-1])
     line = [(fit.beta_ns + fit.alpha_ns * size) / _MS for size in ends]
     latency.plot(

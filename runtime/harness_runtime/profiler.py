@@ -17,6 +17,7 @@ import numpy as np
 from harness_core.profile import LatencyProfile, ProfilePoint
 
 from harness_runtime.lanes import VARIABLE, Bucket, bucket_name
+from harness_runtime.model import ModelFormat
 from harness_runtime.ports import Job, JobInput, LoadError
 from harness_runtime.tensors import Datatype, numpy_dtype
 
@@ -103,7 +104,9 @@ async def _measure_size(
 ) -> ProfilePoint:
     began_ns = time.monotonic_ns()
     fill, first_ns = await _first_run(executor, spec, bucket, size)
-    for _ in range(budget.warmup_runs - 1):
+    # TorchScript optimises itself in its second run.
+    warmup_runs = max(budget.warmup_runs, 2 if spec.format is ModelFormat.TORCH_SCRIPT else 1)
+    for _ in range(warmup_runs - 1):
         first_ns = await _run(executor, spec, bucket, size, fill)
     samples: list[int] = []
     while share_ns > 0 and len(samples) < budget.samples:

@@ -150,6 +150,7 @@ def _free_memory() -> None:
 
 
 def _bind_to_parent(parent: int) -> None:
+    # The signal comes when the parent's *thread* that started this process ends: for an event loop on the main thread, the parent.
     libc = ctypes.CDLL(None, use_errno=True)
     libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     libc.prctl(_PR_SET_TIMERSLACK, _TIMER_SLACK_NS, 0, 0, 0)

@@ -75,8 +75,9 @@ def _check_parts(given: JobInput) -> None:
     dtype = numpy_dtype(given.datatype)
     rows = 0
     for part in given.parts:
-        fits = part.ndim == len(given.shape) and all(
-            have <= room for have, room in zip(part.shape[1:], given.shape[1:], strict=True)
+        fits = part.ndim == len(given.shape) and (
+            part.shape[1:] == given.shape[1:]
+            or all(have <= room for have, room in zip(part.shape[1:], given.shape[1:], strict=True))
         )
         if not fits:
             raise ValueError(f"input '{given.name}': a part of shape {part.shape} does not fit into {given.shape}")
@@ -160,6 +161,9 @@ def read(region: npt.NDArray[np.uint8], placed: Placed) -> npt.NDArray[Any]:
     Raises:
         ValueError: the descriptor does not describe a tensor of this region.
     """
+    least = 4 if placed.datatype is Datatype.BYTES else numpy_dtype(placed.datatype).itemsize
+    if any(dim < 0 for dim in placed.shape) or math.prod(placed.shape) * least > placed.size:
+        raise ValueError(f"'{placed.name}': {placed.size} bytes do not hold {placed.datatype} of shape {placed.shape}")
     if placed.datatype is Datatype.BYTES:
         raw = view(region, placed.offset, placed.size, np.dtype(np.uint8), (placed.size,))
         return decode_bytes(raw.tobytes(), placed.shape)

@@ -24,6 +24,8 @@ log = logging.getLogger(__name__)
 _LAST_WORDS_S = 0.1
 """After the channel closed: how long to wait for the process's exit status before saying that it is gone."""
 
+_THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
+
 
 class ChildLink:
     """A child process and the channel to it, on the event loop: no thread, no polling.
@@ -49,7 +51,7 @@ class ChildLink:
         self._exited = self._loop.create_future()
         self._channel, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         try:
-            self._process = _spawn(memory.fd, theirs.fileno())
+            self._process = _spawn(memory.fd, theirs.fileno(), config.get("threads"))
         except BaseException:
             self._channel.close()
             raise
@@ -164,7 +166,9 @@ def _how(code: int | None) -> str:
     return f"ended with status {code}"
 
 
-def _spawn(memory: int, control: int) -> subprocess.Popen[bytes]:
+def _spawn(memory: int, control: int, threads: int | None) -> subprocess.Popen[bytes]:
+    # Read by numpy's and torch's libraries when they are loaded; torch is told again by the runner.
+    limits = {} if threads is None else dict.fromkeys(_THREAD_VARIABLES, str(threads))
     # Popen forks and executes in C without running Python or fork handlers in between (vfork where it can): safe beside threads of
     # gRPC. -P: a file in the working directory must not stand in for a module. Its own session: Ctrl-C is for the server, which drains.
     arguments = ["--control", str(control), "--memory", str(memory), "--parent", str(os.getpid())]
@@ -173,6 +177,7 @@ def _spawn(memory: int, control: int) -> subprocess.Popen[bytes]:
         stdin=subprocess.DEVNULL,
         # Models print; standard output belongs to the server's own events.
         stdout=2,
+        env=os.environ | limits,
         pass_fds=(control, memory),
         start_new_session=True,
     )

@@ -74,7 +74,7 @@ class ProcessExecutor:
     @property
     def up(self) -> bool:
         """True while batches can be submitted."""
-        return self._up.is_set()
+        return self._up.is_set() and not self._stopped
 
     async def start(self, listener: ExecutorListener) -> None:
         """Start the process.
@@ -147,7 +147,7 @@ class ProcessExecutor:
     async def stop(self) -> None:
         """End the process; running work is given up, nobody is told. Returns within seconds."""
         self._stopped = True
-        self._up.clear()
+        self._up.set()  # who waits for it learns that it is stopped
         self._watchdog.stop()
         if self._restart is not None:
             self._restart.cancel()
@@ -225,12 +225,12 @@ class ProcessExecutor:
             self._watch_head()
 
     async def _wait_up(self) -> None:
-        if self._stopped:
-            raise LoadError("the executor is stopped")
         try:
             await asyncio.wait_for(self._up.wait(), self.settings.load_timeout_ns / 1e9)
         except TimeoutError:
             raise LoadError("the executor process is down and does not come back") from None
+        if self._stopped:
+            raise LoadError("the executor is stopped")
 
     # -- messages of the child --------------------------------------------------------------------------------------------
 

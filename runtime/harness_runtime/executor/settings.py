@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 SECOND_NS = 1_000_000_000
+DEVICES = ("auto", "cpu", "cuda")
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,3 +39,12 @@ class ExecutorSettings:
     """A process that was up for so long makes the next restart a first one again."""
     stop_grace_ns: int = 2 * SECOND_NS
     """An idle process is asked to end, and killed after this; a running batch is not waited for."""
+
+    def __post_init__(self) -> None:
+        if self.device not in DEVICES:
+            raise ValueError(f"device must be one of {', '.join(DEVICES)}, got '{self.device}'")
+        for name in ("slots", "slot_bytes_max", "start_timeout_ns", "load_timeout_ns"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
+        if self.threads is not None and self.threads < 1:
+            raise ValueError(f"threads must be at least 1, got {self.threads}")

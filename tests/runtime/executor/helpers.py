@@ -8,7 +8,6 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 from harness_runtime.executor.process import ProcessExecutor
 from harness_runtime.executor.settings import ExecutorSettings
 from harness_runtime.model import Emulation, ModelFormat, ModelSpec
@@ -18,6 +17,8 @@ from harness_runtime.tensors import Datatype, TensorSpec
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
     from pathlib import Path
+
+    import numpy as np
 
 _BATCHES = itertools.count(1)
 WAIT_S = 60.0

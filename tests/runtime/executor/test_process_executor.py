@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import signal
 import subprocess
@@ -48,6 +49,34 @@ async def test_every_datatype_comes_back_bit_for_bit():
             assert result.error is None
             assert outputs["y"].dtype == numpy_dtype(datatype)
             assert outputs["y"].tolist() == [*first.tolist(), *second.tolist()], datatype
+
+
+@pytest.mark.parametrize(
+    ("out_datatype", "out_shape", "want"),
+    [
+        (Datatype.UINT8, (4,), [[1, 0, 0, 0], [3, 0, 0, 0]]),
+        (Datatype.INT32, (4,), [[1, 2, 1, 2], [3, 4, 3, 4]]),
+        (Datatype.INT32, (-1, 1), [[[1], [2]], [[3], [4]]]),
+        (Datatype.BOOL, (1,), [[True], [True]]),
+        (Datatype.BYTES, (1,), [[b""], [b""]]),
+        (Datatype.FP32, (0,), [[], []]),
+    ],
+)
+async def test_an_emulated_answer_depends_on_its_own_row_only(out_datatype, out_shape, want):
+    """The first input's bytes in the first output's shape, cut or repeated row by row, so that splitting can be checked."""
+    spec = make_spec(datatype=Datatype.INT32, shape=(-1,), out_datatype=out_datatype, out_shape=out_shape)
+    async with running(spec) as rig:
+        result, outputs = await rig.ask(make_job(spec, np.array([[1, 2], [3, 4]], dtype="<i4"), size=4))
+        assert result.error is None
+        assert outputs["y"].tolist() == want
+
+
+async def test_strings_may_become_numbers_in_an_emulated_answer():
+    """BYTES inputs are taken as they lie in the slot: each element behind its length."""
+    spec = make_spec(datatype=Datatype.BYTES, shape=(1,), out_datatype=Datatype.UINT8, out_shape=(5,))
+    async with running(spec) as rig:
+        _, outputs = await rig.ask(make_job(spec, np.array([[b"a"], [b"b"]], dtype=object)))
+        assert outputs["y"].tolist() == [[1, 0, 0, 0, 97], [1, 0, 0, 0, 98]]
 
 
 async def test_padding_surrounds_the_members_and_is_cut_off():
@@ -326,6 +355,7 @@ async def test_restarts_leak_neither_files_nor_processes():
     """Twenty losses and restarts end with as many open files as before, and with no child left."""
     spec = make_spec()
     async with running(spec, restart_backoff_ns=1, steady_ns=1) as rig:
+        gc.collect()  # views of earlier tests may keep their slots' memory
         before = open_files()
         for loss in range(1, 21):
             os.kill(rig.executor.pid, signal.SIGKILL)
@@ -337,6 +367,7 @@ async def test_restarts_leak_neither_files_nor_processes():
 
 async def test_stop_is_bounded_whatever_runs():
     """A running batch is given up; nobody is told of a loss."""
+    gc.collect()
     files = open_files()
     spec = make_spec(emulation=Emulation(setup_us=60_000_000))
     async with running(spec) as rig:
@@ -405,6 +436,30 @@ async def test_the_emulated_accelerator_keeps_its_time():
 @pytest.mark.parametrize(("value", "bits"), [(1.0, 0x3F80), (-2.0, 0xC000), (1.00390625, 0x3F80), (1.01171875, 0x3F82)])
 def test_bfloat16_padding_is_rounded_to_nearest_even(value, bits):
     assert pad_element(Datatype.BF16, value) == bits
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"device": "gpu"}, {"slots": 0}, {"threads": 0}, {"slot_bytes_max": 0}, {"load_timeout_ns": 0}]
+)
+def test_settings_that_cannot_apply_are_errors(wrong):
+    with pytest.raises(ValueError, match=next(iter(wrong))):
+        ExecutorSettings(**wrong)
+
+
+async def test_a_load_that_waits_for_a_restart_ends_with_the_executor():
+    """Nobody waits for an executor that is stopped."""
+    async with running(make_spec(), restart_backoff_ns=600 * SECOND_NS, restart_backoff_max_ns=600 * SECOND_NS) as rig:
+        for loss in (1, 2):  # the second in a row waits
+            os.kill(rig.executor.pid, signal.SIGKILL)
+            await rig.listener.until(lambda wanted=loss: rig.listener.count("lost") == wanted, "loss")
+            if loss == 1:
+                await rig.listener.until(lambda: rig.listener.count("restored") == 1, "restart")
+        assert rig.executor.restart_expected_ns() > 600 * SECOND_NS
+        load = asyncio.ensure_future(rig.executor.load(make_spec("other")))
+        await asyncio.sleep(0)
+        await rig.executor.stop()
+        with pytest.raises(LoadError, match="stopped"):
+            await load
 
 
 async def test_hand_over_cost():

@@ -17,7 +17,7 @@ from harness_runtime.executor.runners.base import ModelFaultError, Produced
 from harness_runtime.tensors import Datatype, numpy_dtype
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     import numpy.typing as npt
 
@@ -103,20 +103,22 @@ def _reinterpret(
     source: npt.NDArray[Any], shape: tuple[int, ...], output: TensorSpec, *, batched: bool
 ) -> npt.NDArray[Any]:
     dtype = numpy_dtype(output.datatype)
-    sources = list(source) if batched else [source]
-    row_bytes = math.prod(shape[1:] if batched else shape) * dtype.itemsize
-    result = np.zeros((len(sources), row_bytes), np.uint8)
-    for row, data in enumerate(sources):
-        raw = _raw(data)
-        if raw:
-            result[row] = np.resize(np.frombuffer(raw, np.uint8), row_bytes)
+    if source.dtype == dtype and source.shape == shape:
+        return source  # an echo costs one copy, into the slot
+    rows = shape[0] if batched else 1
+    row_bytes = math.prod(shape) // max(rows, 1) * dtype.itemsize
+    result = np.zeros((rows, row_bytes), np.uint8)
+    for row, raw in enumerate(_raw_rows(source, rows, batched=batched)):
+        if len(raw):
+            result[row] = np.resize(raw, row_bytes)
     if output.datatype is Datatype.BOOL:
         result &= 1  # any other byte is not a boolean
-    return result.view(dtype).reshape(shape) if row_bytes else np.zeros(shape, dtype)
+    return result.view(dtype).reshape(shape) if result.size else np.zeros(shape, dtype)
 
 
-def _raw(data: Any) -> bytes:
-    array = np.asarray(data)
-    if array.dtype == object or isinstance(data, bytes):
-        return encode_bytes(np.asarray(data, dtype=object))
-    return np.ascontiguousarray(array).tobytes()
+def _raw_rows(source: npt.NDArray[Any], rows: int, *, batched: bool) -> Iterable[npt.NDArray[np.uint8]]:
+    """The bytes of each row (of the whole, without a batch dimension)."""
+    if source.dtype == object:
+        whole = source if batched else source[None]
+        return [np.frombuffer(encode_bytes(row), np.uint8) for row in whole.reshape(rows, -1)]
+    return np.ascontiguousarray(source).reshape(rows, -1).view(np.uint8)

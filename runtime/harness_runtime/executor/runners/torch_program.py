@@ -10,7 +10,6 @@ import contextlib
 import math
 from typing import TYPE_CHECKING, Any, Final
 
-import numpy as np
 import torch
 
 from harness_runtime.executor.runners.base import DeviceLostError, ModelFaultError, Produced
@@ -22,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from pathlib import Path
 
+    import numpy as np
     import numpy.typing as npt
 
     from harness_runtime.model import ModelSpec

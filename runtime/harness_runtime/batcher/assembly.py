@@ -1,0 +1,73 @@
+"""Merging requests into a job and splitting its outputs again (protocol.md §4). Row arithmetic is the core's."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from harness_core.merge import row_slices
+
+from harness_runtime.ports import Job, JobInput
+from harness_runtime.tensors import Tensor
+
+if TYPE_CHECKING:
+    from collections.abc import Container, Mapping, Sequence
+
+    from harness_core.decision import BatchPlan
+
+    from harness_runtime.ports import JobOutput, JobResult, Work
+
+
+def assemble(plan: BatchPlan, works: Sequence[Work]) -> Job:
+    """The job of a plan. ``works`` are its members, in the plan's order; nothing is copied here.
+
+    Raises:
+        ValueError: rows or padded shapes of the members contradict the plan.
+    """
+    first = works[0]
+    spec = first.spec
+    rows = sum(work.rows for work in works)
+    if rows != plan.rows or plan.execution_size < rows:
+        raise ValueError(f"members have {rows} rows, the plan says {plan.rows} of {plan.execution_size}")
+    batched = spec.max_batch_size > 0
+    if not batched and len(works) != 1:
+        raise ValueError(f"{len(works)} requests in one run of an unbatched model")
+    if any(work.padded != first.padded for work in works[1:]):
+        raise ValueError("members of one lane have different padded shapes")
+    inputs = []
+    for index, tensor in enumerate(spec.inputs):
+        shape = (plan.execution_size, *first.padded[index]) if batched else first.padded[index]
+        pad_value = 0 if tensor.buckets is None else tensor.buckets.pad_value
+        parts = [work.inputs[index].array for work in works]
+        inputs.append(JobInput(tensor.name, tensor.datatype, shape, parts, pad_value))
+    return Job(plan.batch_id, spec.digest, plan.rows, plan.execution_size, inputs, plan.predicted_ns)
+
+
+def split(
+    result: JobResult, members: Mapping[int, int], alive: Container[int], *, batched: bool
+) -> tuple[dict[int, list[Tensor]], dict[int, str]]:
+    """Each living member's own rows, copied out of the slot, and the members whose part could not be taken, by request id.
+
+    ``members``: rows by request id, in the order of the merge; those not ``alive`` are skipped.
+
+    Raises:
+        ValueError: an output does not have exactly the batch's rows (checked before anything is split).
+    """
+    total = sum(members.values())
+    for output in result.outputs:
+        if batched and (output.array.ndim == 0 or output.array.shape[0] != total):
+            raise ValueError(f"output '{output.name}' has shape {list(output.array.shape)}, the batch has {total} rows")
+    parts: dict[int, list[Tensor]] = {}
+    failures: dict[int, str] = {}
+    for member, rows in zip(members, row_slices(list(members.values())), strict=True):
+        if member not in alive:
+            continue
+        try:
+            parts[member] = [_own_rows(output, rows if batched else None) for output in result.outputs]
+        except Exception as error:  # noqa: BLE001 - whatever it is, it is this member's alone (B004)
+            failures[member] = f"its part of the answer could not be read: {error}"
+    return parts, failures
+
+
+def _own_rows(output: JobOutput, rows: slice | None) -> Tensor:
+    array = output.array if rows is None else output.array[rows]
+    return Tensor(output.name, output.datatype, array.copy())

@@ -1,0 +1,31 @@
+"""Short stable codes of :class:`harness_core.decision.Ending.reason`. Metric labels and trailers carry them: they are API."""
+
+from __future__ import annotations
+
+from typing import Final
+
+ON_TIME: Final = "on_time"
+TARGET_PASSED: Final = "target_passed"
+LIMIT_PASSED: Final = "limit_passed"
+"""The limit passed while its batch ran."""
+LIMIT_UNREACHABLE: Final = "limit_unreachable"
+"""Waiting; from now on no run of it could end before its limit."""
+QUEUE_TIMEOUT: Final = "queue_timeout"
+INFEASIBLE: Final = "infeasible"
+QUEUE_FULL: Final = "queue_full"
+QUEUE_BYTES_FULL: Final = "queue_bytes_full"
+POD_FULL: Final = "pod_full"
+WINDOW_DROP: Final = "window_drop"
+"""A head that would have kept the batch small while a full one of younger requests waited."""
+CANCELLED: Final = "cancelled"
+EXECUTOR_LOST: Final = "executor_lost"
+EXECUTOR_DOWN: Final = "executor_down"
+DRAINING: Final = "draining"
+MODEL_REMOVED: Final = "model_removed"
+MODEL_UNKNOWN: Final = "model_unknown"
+MODEL_FAILED: Final = "model_failed"
+OUT_OF_MEMORY: Final = "out_of_memory"
+MEMBER_FAILED: Final = "member_failed"
+"""The batch succeeded, this member's own part could not be used."""
+ROWS_OVER_MAX: Final = "rows_over_max"
+BYTES_OVER_MAX: Final = "bytes_over_max"

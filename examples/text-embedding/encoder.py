@@ -73,7 +73,8 @@ class SentenceEncoder(nn.Module):
 def _renamed(weights: Mapping[str, torch.Tensor], layers: int) -> dict[str, torch.Tensor]:
     out = {
         "words.weight": weights["embeddings.word_embeddings.weight"],
-        "positions": weights["embeddings.position_embeddings.weight"] + weights["embeddings.token_type_embeddings.weight"][0],
+        "positions": weights["embeddings.position_embeddings.weight"]
+        + weights["embeddings.token_type_embeddings.weight"][0],
         "norm.weight": weights["embeddings.LayerNorm.weight"],
         "norm.bias": weights["embeddings.LayerNorm.bias"],
     }

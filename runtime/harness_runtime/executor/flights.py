@@ -57,6 +57,10 @@ class Flights:
         """The flight of a generation, if it is still under way."""
         return self._flights.get(generation)
 
+    def of_batch(self, batch_id: int) -> Flight | None:
+        """The batcher's flight of this batch, if it is still under way."""
+        return next((each for each in self if each.answer is None and each.job.batch_id == batch_id), None)
+
     def next_generation(self) -> int:
         """A number that no batch had before."""
         return next(self._generations)

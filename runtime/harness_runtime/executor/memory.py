@@ -5,7 +5,8 @@ of ``/dev/shm``. It is mapped once at full size; pages exist only once they are 
 
 A slot's generation is raised with every batch. The parent writes it before the inputs' descriptor is sent, the child compares
 it, writes it behind the outputs, and the parent compares it again: a descriptor that does not belong to what lies in the slot
-is an error, never somebody else's numbers.
+is an error, never somebody else's numbers. The parent takes a batch back by writing ``WITHDRAWN`` over its generation; the
+child looks once, before it starts.
 """
 
 from __future__ import annotations
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
 PAGE = 4096
+WITHDRAWN = 0
+"""Generation that no batch has: written over a batch's own, it takes the batch back."""
 ALIGNMENT = 64
 """Start of every array: the largest vector and cache line in use."""
 

@@ -14,7 +14,7 @@ from harness_runtime.executor.capacity import check_fits
 from harness_runtime.executor.flights import Flight, Flights, read_result
 from harness_runtime.executor.layout import write_inputs
 from harness_runtime.executor.link import ChildLink
-from harness_runtime.executor.memory import Side, SlotMemory
+from harness_runtime.executor.memory import WITHDRAWN, Side, SlotMemory
 from harness_runtime.executor.watchdog import Watchdog
 from harness_runtime.ports import JobResult, LoadError
 
@@ -126,6 +126,12 @@ class ProcessExecutor:
         if slot is None:
             raise RuntimeError(f"all {self.slots} slots are taken")
         self._submit(job, slot, None)
+
+    def withdraw(self, batch_id: int) -> None:
+        """Take a batch back unless it has started; its result says which. An unknown batch is one that ended meanwhile."""
+        flight = self._flights.of_batch(batch_id)
+        if flight is not None and self._memory is not None:
+            self._memory.set_generation(flight.slot, Side.INPUTS, WITHDRAWN)
 
     async def run(self, job: Job) -> JobResult:
         """Run a batch outside the listener, in a slot of its own; for warm-up and measurement. The caller releases the result.
@@ -241,6 +247,8 @@ class ProcessExecutor:
                 self._on_done(*rest)
             elif kind == "started":
                 self._on_started(*rest)
+            elif kind == "withdrawn":
+                self._on_withdrawn(*rest)
             elif kind == "ready":
                 self._reply("ready", rest)
             elif kind == "failing" and self._link is not None:
@@ -282,6 +290,15 @@ class ProcessExecutor:
         self._watchdog.ended()
         self._watch_head()
         self._deliver(flight, result)
+
+    def _on_withdrawn(self, generation: int) -> None:
+        flight = self._flights.get(generation)
+        if flight is None:
+            raise ValueError(f"no batch of generation {generation}")
+        self._flights.remove(generation)
+        self._watchdog.ended()
+        self._watch_head()
+        self._deliver(flight, JobResult(flight.job.batch_id, 0, withdrawn=True))
 
     def _deliver(self, flight: Flight, result: JobResult) -> None:
         if flight.answer is not None:

@@ -3,7 +3,7 @@
 Parent to child:  ["config", {…}]  ["load", spec]  ["unload", digest]  ["job", generation, slot, digest, size, [placed …]]  ["stop"]
 Child to parent:  ["ready", pid]  ["loaded", digest, device, null]  ["loaded", digest, "", reason]  ["unloaded", digest]
                   ["started", generation]  ["done", generation, execution_ns, [placed …], null or reason, out_of_memory]
-                  ["failing", reason]
+                  ["withdrawn", generation]  ["failing", reason]
 
 A batch goes by its generation, which no other batch of the parent ever has.
 """

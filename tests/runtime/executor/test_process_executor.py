@@ -118,6 +118,26 @@ async def test_two_slots_run_in_order_and_a_third_batch_is_refused():
         ]  # fmt: skip
 
 
+async def test_a_staged_batch_can_be_taken_back_and_a_running_one_cannot():
+    """What has not started never runs (B006), its slot is free again, and what runs is answered."""
+    spec = make_spec(emulation=Emulation(setup_us=200_000))
+    async with running(spec) as rig:
+        x = np.ones((1, 4), dtype="<f4")
+        began = time.monotonic()
+        first, second = (make_job(spec, x) for _ in range(2))
+        rig.executor.submit(first)
+        rig.executor.submit(second)
+        rig.executor.withdraw(second.batch_id)
+        result, _ = await rig.answer(second)
+        assert result.withdrawn
+        assert time.monotonic() - began < 0.399
+        assert ("started", second.batch_id) not in rig.listener.events
+        rig.executor.withdraw(first.batch_id)  # it ended: no effect
+        third, _ = await rig.ask(make_job(spec, x))
+        assert not third.withdrawn
+        assert third.error is None
+
+
 async def test_a_slot_is_taken_until_its_answer_is_released():
     """An unread answer is never overwritten, and releasing twice gives the slot back once."""
     spec = make_spec()

@@ -14,8 +14,9 @@ from harness_runtime.ports import LoadError
 from harness_runtime.profiler import measure
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
+    from harness_core.pod.settings import ModelLimits
     from harness_core.profile import LatencyProfile
 
     from harness_runtime.batcher import Batcher
@@ -102,8 +103,7 @@ class Loader:
             self._on_failed(entry)
             return
         entry.profiles.update(profiles)
-        default = max(profiles.values(), key=lambda profile: profile.latency_ns(spec.max_rows))
-        entry.limits = replace(entry.limits, default_profile=default, profiles=dict(profiles))
+        entry.limits = with_profiles(entry.limits, profiles)
         self._batcher.add_model(entry.limits)
         self._served.append(spec.digest)
         self._registry.set_state(spec.digest, ModelState.READY)
@@ -124,3 +124,14 @@ class Loader:
                     raise
                 log.warning("loading again model=%s version=%s error=%s", spec.name, spec.version, error)
         raise AssertionError("not reached")
+
+
+def with_profiles(limits: ModelLimits, measured: Mapping[str, LatencyProfile]) -> ModelLimits:
+    """Limits with what the warm-up measured, by bucket name.
+
+    Profiles given beforehand (LatencyProfile objects) stand above it (design.md §3, Profile). A bucket that nobody knows
+    counts as the slowest of those that were measured.
+    """
+    profiles = {**measured, **limits.profiles}
+    slowest = max(profiles.values(), key=lambda profile: profile.latency_ns(limits.max_batch_rows))
+    return replace(limits, profiles=profiles, default_profile=profiles.get("", slowest))

@@ -1,11 +1,14 @@
-"""Merging requests into a job and splitting its outputs again (protocol.md §4). Row arithmetic is the core's."""
+"""Describing requests to the core, merging them into a job and splitting its outputs again (protocol.md §4). Row arithmetic is the core's."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from harness_core.descriptor import LaneKey, RequestDescriptor
 from harness_core.merge import row_slices
+from harness_core.outcome import Outcome
 
+from harness_runtime.errors import RequestEnded
 from harness_runtime.ports import Job, JobInput
 from harness_runtime.tensors import Tensor
 
@@ -15,6 +18,29 @@ if TYPE_CHECKING:
     from harness_core.decision import BatchPlan
 
     from harness_runtime.ports import JobOutput, JobResult, Work
+
+
+def describe(request_id: int, work: Work) -> RequestDescriptor:
+    """What the core sees of a request.
+
+    Raises:
+        RequestEnded: FAILED for numbers that contradict each other, which the data plane should have refused.
+    """
+    try:
+        return RequestDescriptor(
+            id=request_id,
+            lane=LaneKey(work.spec.digest, work.bucket),
+            rows=work.rows,
+            bytes=work.bytes,
+            arrival_ns=work.arrival_ns,
+            target_ns=work.target_ns,
+            limit_ns=work.limit_ns,
+            weight=work.weight,
+            priority=work.priority,
+            tenant=work.tenant,
+        )
+    except ValueError as error:
+        raise RequestEnded(Outcome.FAILED, "not_describable", f"the request cannot be queued: {error}") from error
 
 
 def assemble(plan: BatchPlan, works: Sequence[Work]) -> Job:

@@ -13,10 +13,9 @@ import logging
 from typing import TYPE_CHECKING, Any
 
 from harness_core.decision import BatchResult, Ending
-from harness_core.descriptor import LaneKey, RequestDescriptor
 from harness_core.outcome import ANSWERED, Outcome
 
-from harness_runtime.batcher.assembly import assemble, split
+from harness_runtime.batcher.assembly import assemble, describe, split
 from harness_runtime.batcher.delay import DispatchDelay
 from harness_runtime.batcher.endings import error_of
 from harness_runtime.batcher.flight import Flight, Waiting
@@ -28,8 +27,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from harness_core.decision import BatchPlan
-    from harness_core.pod.machine import PodMachine, PodSnapshot
+    from harness_core.descriptor import RequestDescriptor
+    from harness_core.pod.machine import PodMachine
     from harness_core.pod.settings import ModelLimits
+    from harness_core.pod.snapshot import PodSnapshot
 
     from harness_runtime.batcher.observer import Observer
     from harness_runtime.ports import Executor, JobResult, Work
@@ -113,7 +114,7 @@ class Batcher:
             if self._refusal is not None:
                 reason, message = self._refusal
                 raise RequestEnded(Outcome.UNAVAILABLE, reason, message, retry_after_ms=RETRY_MS)
-            return _describe(request_id, work)
+            return describe(request_id, work)
         except RequestEnded as end:
             outcome = end.outcome
             self._watch(lambda observer: observer.request_ended(work.spec, outcome, work.weight, None))
@@ -366,21 +367,3 @@ class Batcher:
                 now,
                 Ending(request_id, Outcome.UNAVAILABLE, reason, retry_after_ns=RETRY_MS * 1_000_000, message=message),
             )
-
-
-def _describe(request_id: int, work: Work) -> RequestDescriptor:
-    try:
-        return RequestDescriptor(
-            id=request_id,
-            lane=LaneKey(work.spec.digest, work.bucket),
-            rows=work.rows,
-            bytes=work.bytes,
-            arrival_ns=work.arrival_ns,
-            target_ns=work.target_ns,
-            limit_ns=work.limit_ns,
-            weight=work.weight,
-            priority=work.priority,
-            tenant=work.tenant,
-        )
-    except ValueError as error:
-        raise RequestEnded(Outcome.FAILED, "not_describable", f"the request cannot be queued: {error}") from error

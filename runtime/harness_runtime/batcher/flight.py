@@ -10,6 +10,7 @@ if TYPE_CHECKING:
 
     from harness_core.decision import BatchPlan
 
+    from harness_runtime.errors import RequestEnded
     from harness_runtime.model import ModelSpec
     from harness_runtime.ports import Work, WorkResult
     from harness_runtime.tensors import Tensor
@@ -23,7 +24,7 @@ class Waiting:
     """
 
     work: Work
-    answer: asyncio.Future[WorkResult]
+    answer: asyncio.Future[WorkResult | RequestEnded]
     started: bool = False
     outputs: list[Tensor] | None = None
     done_ns: int = 0

@@ -8,10 +8,15 @@ from typing import TYPE_CHECKING
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
+from harness_runtime.model import ModelState
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
+    from harness_core.pod.snapshot import PodSnapshot
     from prometheus_client import Metric
+
+    from harness_runtime.model import ModelEntry
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,11 +42,33 @@ class PodNow:
     dispatch_delay_ns: int = 0
 
 
+def models_now(entries: Sequence[ModelEntry], snapshot: PodSnapshot, now_ns: int) -> dict[str, ModelNow]:
+    """The queue by model name, versions of one name added up."""
+    names = dict.fromkeys(entry.spec.name for entry in entries)
+    return {
+        name: _model_now([entry for entry in entries if entry.spec.name == name], snapshot, now_ns) for name in names
+    }
+
+
+def _model_now(versions: Sequence[ModelEntry], snapshot: PodSnapshot, now_ns: int) -> ModelNow:
+    states = [state for entry in versions if (state := snapshot.models.get(entry.spec.digest)) is not None]
+    oldest_ns = min(
+        (state.oldest_arrival_ns for state in states if state.oldest_arrival_ns is not None), default=now_ns
+    )
+    return ModelNow(
+        queue_requests=sum(state.queue_requests for state in states),
+        queue_rows=sum(state.queue_rows for state in states),
+        queue_oldest_ns=max(0, now_ns - oldest_ns),
+        inflight_batches=sum(state.inflight_batches for state in states),
+        ready=all(entry.state is ModelState.READY for entry in versions),
+    )
+
+
 _PER_MODEL: tuple[tuple[str, str, Callable[[ModelNow], float]], ...] = (
-    ("queue_requests", "Requests that wait.", lambda now: now.queue_requests),
-    ("queue_rows", "Rows of the requests that wait.", lambda now: now.queue_rows),
-    ("queue_oldest_seconds", "Age of the request that has waited longest; 0 when none waits.", lambda now: now.queue_oldest_ns / 1e9),
-    ("inflight_batches", "Batches with the executor: running and staged.", lambda now: now.inflight_batches),
+    ("queue_requests", "Requests that have not begun to run.", lambda now: now.queue_requests),
+    ("queue_rows", "Rows of the requests that have not begun to run.", lambda now: now.queue_rows),
+    ("queue_oldest_seconds", "Age of the oldest request that has not begun to run; 0 when there is none.", lambda now: now.queue_oldest_ns / 1e9),
+    ("inflight_batches", "Batches that run now (staged ones still count as queued).", lambda now: now.inflight_batches),
     ("model_ready", "1 when the model is loaded, warmed up and served.", lambda now: now.ready),
 )  # fmt: skip
 

@@ -10,7 +10,7 @@ import hashlib
 import importlib.util
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -65,7 +65,7 @@ def load_tokenizer() -> Tokenizer:
     """The model's own tokenizer; cuts at 128 tokens and does not pad (the server pads to its buckets)."""
     from tokenizers import Tokenizer
 
-    tokenizer: Any = Tokenizer.from_file(str(model_folder() / "tokenizer.json"))
+    tokenizer: Tokenizer = Tokenizer.from_file(str(model_folder() / "tokenizer.json"))
     tokenizer.no_padding()
     tokenizer.enable_truncation(MAX_TOKENS)
     return tokenizer

@@ -1,0 +1,80 @@
+"""The demo's tables for people."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rich.table import Table
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from demo_figures import Step
+    from harness_core.profile import LatencyProfile
+
+SIZE = 8
+"""A batch size for which S and U are shown beside the largest."""
+_MS = 1e6
+
+
+def profile_table(profiles: Mapping[int, LatencyProfile], max_batch: int) -> Table:
+    """l(n) = set-up + n · per row, S(n) and U(n) of every bucket."""
+    table = Table(title="Measured by a replica: a batch of n rows takes l(n)", title_justify="left")
+    for name in ("tokens", "set-up ms", "ms per row", "l(1) ms", f"l({max_batch}) ms"):
+        table.add_column(name, justify="right")
+    for n in (SIZE, max_batch):
+        table.add_column(f"S({n})", justify="right")
+        table.add_column(f"U({n})", justify="right")
+    for bucket, profile in sorted(profiles.items()):
+        fit = profile.fit()
+        numbers = (fit.beta_ns, fit.alpha_ns, profile.latency_ns(1), profile.latency_ns(max_batch))
+        cells = [f"{value / _MS:.1f}" for value in numbers]
+        for n in (SIZE, max_batch):
+            cells += [f"{profile.speedup(n):.2f}", f"{profile.utilisation(n):.2f}"]
+        table.add_row(str(bucket), *cells)
+    return table
+
+
+def steps_table(steps: Sequence[Step], bucket: int) -> Table:
+    """One row per rate. Delays, latencies and the client's own lag in milliseconds."""
+    title = f"Rising rate (times in ms; S(n), U(n) at the mean batch of {bucket} tokens)"
+    table = Table(title=title, title_justify="left")
+    heads = (
+        "load",
+        "req/s",
+        "sent",
+        "on time",
+        "refused",
+        "rows",
+        "formation p50",
+        "p50",
+        "p99",
+        "S(n)",
+        "U(n)",
+        "lag p99",
+    )
+    for name in heads:
+        table.add_column(name, justify="right")
+    for step in steps:
+        table.add_row(
+            *(f"{step.load:.0%}", f"{step.rate:.0f}", str(step.sent), f"{step.on_time_ratio:.2%}", str(step.refused)),
+            *(f"{step.batch_rows:.1f}", shown(step.formation_p50_ms), shown(step.latency_p50_ms)),
+            *(shown(step.latency_p99_ms), f"{step.speedup:.2f}", f"{step.utilisation:.2f}"),
+            f"{step.send_lag_p99_ms:.1f}",
+        )
+    return table
+
+
+def overload_line(step: Step) -> str:
+    """What became of the requests that were too many."""
+    if not step.refused:
+        return "Overload: nothing was refused."
+    return (
+        f"Overload: {step.refused} of {step.sent} refused, {step.refused_early} of them before their deadline"
+        f" (half within {shown(step.refusal_p50_ms)} ms); {step.answered} answered."
+    )
+
+
+def shown(milliseconds: float | None) -> str:
+    """Whole milliseconds; - where nothing happened."""
+    return "-" if milliseconds is None else f"{milliseconds:.0f}"

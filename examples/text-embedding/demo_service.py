@@ -38,6 +38,7 @@ class Service:
         self._log = log
         self._events: queue.Queue[dict[str, Any] | None] = queue.Queue()
         self._process: subprocess.Popen[str] | None = None
+        self._reader: threading.Thread | None = None
         self.addresses: list[str] = []
         self.metrics: list[str] = []
 
@@ -48,7 +49,8 @@ class Service:
             self._process = subprocess.Popen(
                 self._command, stdout=subprocess.PIPE, stderr=log, text=True, start_new_session=True
             )
-        threading.Thread(target=self._follow, args=(self._process,), daemon=True).start()
+        self._reader = threading.Thread(target=self._follow, args=(self._process,), daemon=True)
+        self._reader.start()
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -62,6 +64,10 @@ class Service:
         except subprocess.TimeoutExpired:
             os.killpg(process.pid, signal.SIGKILL)
             process.wait()
+        if self._reader is not None:
+            self._reader.join(STOP_S)
+        if process.stdout is not None:
+            process.stdout.close()
 
     def wait_ready(self, tell: Callable[[str], None]) -> None:
         """Until every replica answers; ``tell`` hears of the events meanwhile. Raises ServiceError."""

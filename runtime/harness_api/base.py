@@ -27,6 +27,9 @@ Broken = tuple[Location, str]
 RULES_BROKEN: Final = "rules_broken"
 """Error type under which :class:`ApiModel` hands its broken rules (``ctx["broken"]``) through pydantic."""
 
+FIELDS_ONLY: Final = "fields only"
+"""Validation context under which rules are left to the caller."""
+
 
 @dataclass(frozen=True, slots=True)
 class Options:
@@ -89,6 +92,8 @@ class ApiModel(BaseModel):
 
     @model_validator(mode="after")
     def _check_rules(self, info: ValidationInfo) -> Self:
+        if info.context == FIELDS_ONLY:
+            return self
         options = info.context if isinstance(info.context, Options) else None
         broken = list(self.rules(options))
         if broken:

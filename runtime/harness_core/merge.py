@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ def row_offsets(rows: Sequence[int]) -> list[int]:
 def row_slices(rows: Sequence[int]) -> list[slice]:
     """The slice of each member along axis 0, in the order of ``rows``; together they cover every row once."""
     offsets = row_offsets(rows)
-    return [slice(start, end) for start, end in zip(offsets, offsets[1:], strict=False)]
+    return [slice(start, end) for start, end in pairwise(offsets)]
 
 
 def check_cover(slices: Sequence[slice], total: int) -> None:

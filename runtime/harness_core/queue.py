@@ -12,6 +12,8 @@ from enum import Enum
 from heapq import heapify, heappop, heappush
 from typing import TYPE_CHECKING
 
+from harness_core.invariants import check
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
@@ -26,19 +28,20 @@ class Place(Enum):
     QUEUED = "queued"
     ISOLATED = "isolated"
     """Waits to be run again as part of a half of its failed batch."""
-    FLYING = "flying"
-    """In a batch that was handed over."""
+    STAGED = "staged"
+    """In a batch that was handed over behind the running one: still counts as waiting."""
+    RUNNING = "running"
     ENDED = "ended"
 
 
 class Entry:
-    """One request in the machine: the descriptor's numbers, and where it is."""
+    """One request in the machine: the descriptor's numbers, and where it is. ``key`` is its policy's rank (Policy.key)."""
 
     __slots__ = (
         "arrival", "bytes", "home", "id", "key", "lane", "limit", "place", "priority", "rank", "rows", "seq", "target", "weight",
     )  # fmt: skip
 
-    def __init__(self, descriptor: RequestDescriptor, seq: int, key: int) -> None:
+    def __init__(self, descriptor: RequestDescriptor, seq: int) -> None:
         self.id = descriptor.id
         self.lane = descriptor.lane
         self.rows = descriptor.rows
@@ -49,8 +52,8 @@ class Entry:
         self.weight = descriptor.weight
         self.priority = descriptor.priority
         self.seq = seq
-        self.key = key
-        self.rank = (self.priority, key, seq)
+        self.key = 0
+        self.rank = (self.priority, 0, seq)
         self.home: Ranked | None = None
         self.place = Place.QUEUED
 
@@ -84,7 +87,7 @@ class Ranked:
     def remove(self, entry: Entry) -> None:
         """Take out by rank; O(log n) comparisons."""
         index = bisect_left(self.items, entry.rank)
-        assert self.items[index][3] is entry
+        check(self.items[index][3] is entry, f"request {entry.id} is not where it should wait")
         del self.items[index]
         entry.home = None
         self.rows -= entry.rows
@@ -120,7 +123,8 @@ class LaneQueue:
     def remove(self, entry: Entry) -> None:
         """Take out wherever it waits."""
         home = entry.home
-        assert home is not None
+        if home is None:
+            raise AssertionError(f"request {entry.id} does not wait")
         home.remove(entry)
         if not home.items and home is not self.spare:
             del self.bands[entry.priority]
@@ -136,15 +140,24 @@ class LaneQueue:
         self.rows += entry.rows
         self.bytes += entry.bytes
 
+    def reorder(self, key: Callable[[Entry], int]) -> None:
+        """Put everything into the order of another policy."""
+        entries = sorted(self.in_order(), key=lambda entry: entry.seq)
+        for entry in entries:
+            self.remove(entry)
+        for entry in entries:
+            entry.key = key(entry)
+            self.push(entry)
+
     def first_band(self) -> Ranked | None:
         """The band of the highest priority, None when only ``spare`` waits."""
         return next(iter(self.bands.values()), None)
 
-    def head(self) -> Entry | None:
-        """First entry of all, bands before ``spare``."""
+    def head(self) -> Entry:
+        """First entry of all, bands before ``spare``. The queue must not be empty."""
         for band in self.bands.values():
             return band.items[0][3]
-        return self.spare.items[0][3] if self.spare.items else None
+        return self.spare.items[0][3]
 
     def in_order(self) -> Iterator[Entry]:
         """All entries: bands by priority, then ``spare``."""

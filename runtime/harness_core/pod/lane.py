@@ -11,6 +11,7 @@ from harness_core.queue import Entry, ExpiryHeap, LaneQueue, Place
 from harness_core.rate import ArrivalRate, planned_batch
 
 if TYPE_CHECKING:
+    from harness_core.correction import Correction
     from harness_core.descriptor import LaneKey
     from harness_core.pod.settings import ModelLimits
 
@@ -46,7 +47,10 @@ class Lane:
 
 
 class Model:
-    """One model: limits, lanes, and what waits in all of them together."""
+    """One model: limits, lanes, and what waits in all of them together.
+
+    ``waiting`` holds what is queued, isolated or staged, in order of arrival: the bounds of the queue count until the run begins.
+    """
 
     __slots__ = (
         "_timings", "bytes", "idle_lanes", "lanes", "limits", "policy", "requests", "rows", "timeouts", "waiting",
@@ -58,15 +62,16 @@ class Model:
         self.waiting: dict[int, Entry] = {}
         self.rows = 0
         self.bytes = 0
-        self.timeouts = ExpiryHeap(_is_queued)
+        self.timeouts = ExpiryHeap(_has_not_begun)
         self._timings: dict[str, Timing] = {}
+        self.limits = limits
+        self.policy = policy_of(limits.policy)
         self.set_limits(limits)
 
     def set_limits(self, limits: ModelLimits) -> None:
-        """Take new limits or profiles; live corrections are kept, order in the queues too."""
+        """Take new limits or profiles; live corrections are kept, queues are put into the new policy's order."""
         old = self._timings
         self.limits = limits
-        self.policy = policy_of(limits.policy)
         self._timings = {
             bucket: Timing(
                 limits.profiles.get(bucket, limits.default_profile),
@@ -78,14 +83,20 @@ class Model:
         }
         for lane in (*self.lanes.values(), *self.idle_lanes.values()):
             lane.timing = self.timing(lane.key.bucket)
+        policy = policy_of(limits.policy)
+        if policy is not self.policy:
+            self.policy = policy
+            for lane in self.lanes.values():
+                lane.queue.reorder(policy.key)
 
     def timing(self, bucket: str) -> Timing:
         """Timing of a bucket; those without a profile of their own share the default's (and its correction)."""
         return self._timings.get(bucket) or self._timings[""]
 
-    def timings(self) -> list[Timing]:
-        """All timings, the default's first."""
-        return list(self._timings.values())
+    @property
+    def corrections(self) -> dict[str, Correction]:
+        """Live corrections by bucket; "" is the default's."""
+        return {bucket: timing.correction for bucket, timing in self._timings.items()}
 
     def lane(self, key: LaneKey) -> Lane:
         """The lane of ``key``, made or woken when it was empty."""
@@ -119,3 +130,7 @@ class Model:
 
 def _is_queued(entry: Entry) -> bool:
     return entry.place is Place.QUEUED
+
+
+def _has_not_begun(entry: Entry) -> bool:
+    return entry.place in (Place.QUEUED, Place.STAGED, Place.ISOLATED)

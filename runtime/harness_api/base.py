@@ -36,11 +36,12 @@ class Options:
     """What the reader of a document knows beside the document.
 
     ``local``: it is read by ``harness run`` or ``harness-runtime`` on one machine, not by a cluster.
-    ``trust_repository``: the runtime is started with trust in its model repository, so checksums are optional.
+    ``trust_repository``: the runtime is started with trust in its model repository, so checksums are optional;
+    None: the reader does not know, and whoever loads the model checks.
     """
 
     local: bool = True
-    trust_repository: bool = False
+    trust_repository: bool | None = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,10 +25,11 @@ class LoadResult:
     notices: list[Notice] = field(default_factory=list)
 
 
-def load_file(path: Path | str, *, local: bool = True, trust_repository: bool = False) -> LoadResult:
+def load_file(path: Path | str, *, local: bool = True, trust_repository: bool | None = None) -> LoadResult:
     """Read a YAML (or JSON) file of one or more documents.
 
-    ``local``: for ``harness run`` and ``harness-runtime``, else for a cluster. ``trust_repository``: checksums are optional.
+    ``local``: for ``harness run`` and ``harness-runtime``, else for a cluster. ``trust_repository`` True: checksums are
+    optional; None: not known yet, left to ``harness_runtime.settings``, which refuses what it may not load.
     A file that cannot be read is a fault like any other.
     """
     try:
@@ -47,7 +48,7 @@ def load_file(path: Path | str, *, local: bool = True, trust_repository: bool = 
     return load_text(text, local=local, trust_repository=trust_repository)
 
 
-def load_text(text: str, *, local: bool = True, trust_repository: bool = False) -> LoadResult:
+def load_text(text: str, *, local: bool = True, trust_repository: bool | None = None) -> LoadResult:
     """As :func:`load_file`, for the content of a file."""
     source = read_yaml(text)
     result = LoadResult(faults=source.faults)

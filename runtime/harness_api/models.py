@@ -116,7 +116,7 @@ def _artefact_rules(model: Model, options: Options | None) -> Iterator[Broken]:
     elif model.storage_uri is not None:
         for sentence in storage_faults(model.storage_uri, options):
             yield ("storageUri",), sentence
-    if kind in CHECKSUMMED and model.sha256 is None and options is not None and not options.trust_repository:
+    if kind in CHECKSUMMED and model.sha256 is None and options is not None and options.trust_repository is False:
         yield (
             ("sha256",),
             f"required for format {kind}, since loading a model can run code; without it the runtime must be started with --trust-repository",

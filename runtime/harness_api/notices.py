@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from harness_api.base import Broken
+from harness_api.batching import BatchPolicy
 from harness_api.inferenceservice import InferenceService
 from harness_api.models import Model
 from harness_api.worker_groups import RuntimeKind, WorkerGroup
@@ -38,6 +39,9 @@ def local_notices(service: InferenceService) -> Iterator[Broken]:
 def _model_notices(model: Model) -> Iterator[Broken]:
     if "on_time_permille" in model.objective.model_fields_set:
         yield ("objective", "onTimePermille"), "has no effect on one machine: it is what autoscaling keeps"
+    if model.batching.policy is not BatchPolicy.DEADLINE and {"weight", "max_weight"} & model.model_fields_set:
+        sentence = f"has no effect on one machine with policy {model.batching.policy}: only Deadline weighs requests"
+        yield ("weight" if "weight" in model.model_fields_set else "maxWeight",), sentence
     if "retry_on_loss" in model.model_fields_set:
         yield ("retryOnLoss",), NEEDS_GATEWAY
     if model.device_memory is not None:

@@ -11,6 +11,9 @@ import typer
 from harness_cli.errors import CliError
 from harness_cli.load.command import load
 from harness_cli.output import fail
+from harness_cli.profile.command import profile
+from harness_cli.run.command import run
+from harness_cli.validate_command import validate
 
 app = typer.Typer(
     name="harness",
@@ -20,7 +23,10 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
+app.command()(run)
 app.command()(load)
+app.command()(profile)
+app.command()(validate)
 
 
 def _print_version(wanted: bool) -> None:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import json
 
 import pytest
+from harness_api.load import load_file
 from harness_cli.errors import CliError
 from harness_cli.profile.measure import measure_model, planned_points
 from harness_cli.profile.picture import draw
+from harness_cli.profile.resource import resource_name
 from harness_core.profile import LatencyProfile, ProfilePoint
 from harness_runtime.executor.settings import ExecutorSettings
 from harness_runtime.model import Emulation, ModelFormat, ModelSpec
@@ -49,6 +52,74 @@ def test_a_model_that_cannot_be_loaded_is_one_line(tmp_path):
     with pytest.raises(CliError, match="model 'm'") as caught:
         asyncio.run(measure_model(spec, ExecutorSettings(), Budget(), lambda *_: None))
     assert caught.value.exit_code == 1
+
+
+SERVICE = """
+apiVersion: serving.harness.dev/v1alpha1
+kind: InferenceService
+metadata: {name: s}
+spec:
+  models:
+    - name: m
+      format: Profiled
+      maxBatchSize: 4
+      executionSizes: [1, 4]
+      inputs: [{name: X, datatype: FP32, shape: [4]}]
+      outputs: [{name: Y, datatype: FP32, shape: [4]}]
+      emulation: {setupMicroseconds: 2000, computeMicrosecondsPerRow: 500}
+  workerGroups: [{name: g}]
+"""
+
+
+@pytest.mark.process
+def test_the_command_writes_a_file_that_the_runtime_reads(run_harness, tmp_path):
+    """YAML, PNG, a table, JSON on stdout; the objects load without a fault and name the model's digest."""
+    service, written, picture = tmp_path / "s.yaml", tmp_path / "p.yaml", tmp_path / "p.png"
+    service.write_text(SERVICE)
+    code, out, err = run_harness(f"profile -f {service} --output {written} --picture {picture} --budget 1 --json")
+    assert code == 0, err
+    figures = json.loads(out)
+    loaded = load_file(written)
+    assert loaded.faults == []
+    assert loaded.profiles[0].spec.model_digest == figures["digest"]
+    assert [point.size for point in loaded.profiles[0].points] == [1, 4]
+    assert picture.read_bytes().startswith(b"\x89PNG")
+    assert figures["profiles"][""]["fit"]["beta_ns"] > 1_000_000
+    assert "S(n)" in err
+
+
+@pytest.mark.parametrize(
+    ("words", "want"),
+    [
+        ("profile -f {tmp}/none.yaml", "none.yaml"),
+        ("profile -f {tmp}/s.yaml --model other", "'other' is not one of them"),
+        ("profile -f {tmp}/s.yaml --group other", "'other' is not a worker group"),
+        ("profile -f {tmp}/s.yaml --device tpu", "'tpu' is not one of"),
+        ("run -f {tmp}/none.yaml", "none.yaml"),
+        ("run -f {tmp}/s.yaml --replicas 100", "100 replicas in all, 1 to 64"),
+        ("run -f {tmp}/s.yaml --port-base 65535", "need ports up to"),
+        ("run -f {tmp}/bad.yaml", "bad.yaml:9: spec.models[0].maxBatchSize"),
+        ("run -f {tmp}/foreign.yaml", "only the gateway can serve it"),
+    ],
+)
+def test_mistakes_are_plain_lines(run_harness, tmp_path, words, want):
+    """Field, limit and value; exit code 2; no traceback."""
+    (tmp_path / "s.yaml").write_text(SERVICE)
+    (tmp_path / "bad.yaml").write_text(SERVICE.replace("maxBatchSize: 4", "maxBatchSize: -4"))
+    foreign = "workerGroups: [{name: g, runtime: {kind: OpenInference, address: 'localhost:9'}}]"
+    external = SERVICE.replace("workerGroups: [{name: g}]", foreign).replace("format: Profiled", "format: External")
+    external = "".join(line for line in external.splitlines(keepends=True) if "emulation" not in line)
+    (tmp_path / "foreign.yaml").write_text(external)
+    code, _, err = run_harness(words.format(tmp=tmp_path))
+    assert code == 2
+    assert want in " ".join(err.split())
+    assert "Traceback" not in err
+
+
+def test_names_are_what_kubernetes_takes():
+    """Buckets have characters that names may not have; names end before 64 characters."""
+    assert resource_name("MiniLM_v2", "input_ids=64,mask=64", "") == "minilm-v2-input-ids-64-mask-64"
+    assert len(resource_name("m" * 63, "b" * 200, "c")) <= 63
 
 
 def test_the_picture_is_a_png(tmp_path):

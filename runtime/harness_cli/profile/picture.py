@@ -8,6 +8,8 @@ from typing import Any
 
 from harness_core.profile import LatencyProfile
 
+from harness_cli.errors import CliError
+
 DPI = 120
 _MS = 1e6
 
@@ -15,7 +17,10 @@ _MS = 1e6
 def draw(path: Path, title: str, profiles: Mapping[str, LatencyProfile]) -> None:
     """Write a PNG with one colour per bucket. Raises OSError when the file cannot be written."""
     # The object interface, not pyplot: no global state and no window system.
-    from matplotlib.figure import Figure
+    try:
+        from matplotlib.figure import Figure
+    except ImportError:
+        raise CliError("--picture needs matplotlib: install harness-serving with its extra [sim]") from None
 
     figure = Figure(figsize=(13, 4.2), layout="constrained")
     latency, speedup, utilisation = figure.subplots(1, 3)

@@ -12,7 +12,6 @@ from rich.live import Live
 from rich.markup import escape
 
 from harness_cli.output import Output
-from harness_cli.run.plan import RunOptions, drain_seconds, load_service, plan_replicas
 from harness_cli.run.replica import Replica
 from harness_cli.run.supervisor import Supervisor, SupervisorSettings
 
@@ -58,6 +57,9 @@ def run(
     ends with exit code 0. The replicas are separate servers: clients choose among their addresses (harness load takes
     several --url). One address in front of the pool comes with the gateway.
     """
+    from harness_cli.run.plan import RunOptions, drain_seconds, plan_replicas
+    from harness_cli.service_file import located, read_service
+
     options = RunOptions(
         file=file,
         trust_repository=trust_repository,
@@ -67,10 +69,13 @@ def run(
         threads=threads,
         replicas=replicas,
     )
-    service = load_service(file)
-    planned = plan_replicas(service, options)
-    settings = SupervisorSettings(drain_s=drain_seconds(service) + KILL_MARGIN_S)
-    session = _Session(Output(json=json), f"{service.metadata.name} ({file})", planned, settings)
+    found = read_service(file, trust_repository=trust_repository)
+    output = Output(json=json)
+    for notice in found.notices:
+        output.say(f"note: {escape(located(file, notice))}")
+    planned = plan_replicas(found.service, options)
+    settings = SupervisorSettings(drain_s=drain_seconds(found.service) + KILL_MARGIN_S)
+    session = _Session(output, f"{found.service.metadata.name} ({file})", planned, settings)
     asyncio.run(session.run(duration))
 
 

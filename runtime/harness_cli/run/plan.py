@@ -7,13 +7,12 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+
+from harness_api.inferenceservice import InferenceService
+from harness_api.worker_groups import RuntimeKind
 
 from harness_cli.errors import CliError
 from harness_cli.run.replica import Replica
-
-if TYPE_CHECKING:
-    from harness_api.inferenceservice import InferenceService
 
 BIND = "127.0.0.1"
 REPLICAS_MAX = 64
@@ -33,34 +32,16 @@ class RunOptions:
     replicas: int | None = None
 
 
-def load_service(path: Path) -> InferenceService:
-    """The one InferenceService of a file. Raises CliError with every fault, or when there is not exactly one."""
-    from harness_api.load import load_file
-
-    try:
-        result = load_file(path)
-    except OSError as error:
-        raise CliError(f"{path}: {error.strerror or error}") from None
-    if result.faults:
-        lines = "\n".join(f"  {fault.path}: {fault.message}" for fault in result.faults)
-        raise CliError(f"{path} has {len(result.faults)} fault(s):\n{lines}")
-    if len(result.services) != 1:
-        raise CliError(
-            f"{path} holds {len(result.services)} InferenceServices, harness run takes a file with exactly one"
-        )
-    return result.services[0]
-
-
 def plan_replicas(service: InferenceService, options: RunOptions) -> list[Replica]:
     """One replica per process to start. Raises CliError for groups that this command cannot run, or too many replicas."""
     counts: list[tuple[str, int]] = []
     for group in service.spec.worker_groups:
-        if group.runtime.kind != "Harness":
+        if group.runtime.kind is not RuntimeKind.HARNESS:
             raise CliError(
                 f"{options.file}: worker group {group.name!r} has runtime kind {group.runtime.kind}: only the gateway can"
                 " serve it; harness run starts Harness runtimes"
             )
-        counts.append((group.name, _replica_count(group) if options.replicas is None else options.replicas))
+        counts.append((group.name, group.initial_replicas if options.replicas is None else options.replicas))
     total = sum(count for _, count in counts)
     if not 1 <= total <= REPLICAS_MAX:
         raise CliError(f"{options.file}: {total} replicas in all, 1 to {REPLICAS_MAX} can be run here")
@@ -85,10 +66,6 @@ def plan_replicas(service: InferenceService, options: RunOptions) -> list[Replic
 def drain_seconds(service: InferenceService) -> float:
     """Longest grace period of the groups."""
     return float(max(group.drain.grace_period_seconds for group in service.spec.worker_groups))
-
-
-def _replica_count(group: WorkerGroup) -> int:
-    return group.replicas if group.autoscaling is None else group.autoscaling.min_replicas
 
 
 def _command(options: RunOptions, group: str, threads: int) -> Callable[[int, int], Sequence[str]]:

@@ -280,6 +280,8 @@ class Batcher:
 
     def _read(self, now: int, flight: Flight, result: JobResult) -> BatchResult:
         """Take the members' rows out of the slot."""
+        if result.withdrawn:
+            return BatchResult(0)
         if result.error is not None:
             return BatchResult(result.execution_ns, failure=result.error, out_of_memory=result.out_of_memory)
         try:
@@ -324,9 +326,19 @@ class Batcher:
             raise AssertionError(f"request {ending.request_id} ended as {outcome} without an answer")
         self._watch(lambda observer: observer.request_ended(work.spec, outcome, work.weight, latency_ns))
         del self._waiting[ending.request_id]
+        if outcome not in ANSWERED:
+            self._take_back(ending.request_id)
         if not waiting.answer.done():
             waiting.answer.set_result(result)
         self._tell_idle()
+
+    def _take_back(self, request_id: int) -> None:
+        """Withdraw the staged batch of a request that ended early, when nobody else is in it: it would run for nobody (B006)."""
+        for batch_id, flight in self._flights.items():
+            if request_id in flight.members and not flight.started:
+                if not any(member in self._waiting for member in flight.members):
+                    self._executor.withdraw(batch_id)
+                return
 
     def _tell_idle(self) -> None:
         if not self._waiting:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import looptime
 import numpy as np
@@ -112,7 +112,7 @@ class Bench:
     changes: list[tuple[bool, str]] = field(default_factory=list)
     journal: Any = None
 
-    async def __aenter__(self) -> Bench:
+    async def __aenter__(self) -> Self:
         self.spec = make_spec(max_batch_size=self.max_batch_rows)
         self.machine = PodMachine(self.pod, self.journal)
         self.batcher = Batcher(
@@ -122,6 +122,7 @@ class Bench:
             observer=self.seen,
             on_executor=lambda up, reason: self.changes.append((up, reason)),
             on_broken=self.broken.append,
+            timer_grain_ns=1000,  # the virtual loop's own
         )
         await self.executor.start(self.batcher)
         self.batcher.add_model(self.model_limits())

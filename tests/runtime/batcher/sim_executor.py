@@ -44,6 +44,7 @@ class SimExecutor:
     slots: int = 2
     jobs: list[Job] = field(default_factory=list)
     started: list[tuple[float, int]] = field(default_factory=list)
+    withdrawn: list[Job] = field(default_factory=list)
     held: int = 0
     held_max: int = 0
     up: bool = True
@@ -78,6 +79,14 @@ class SimExecutor:
         self.jobs.append(job)
         self._queue.append(job)
         self._next()
+
+    def withdraw(self, batch_id: int) -> None:
+        for job in list(self._queue):
+            if job.batch_id == batch_id:
+                self._queue.remove(job)
+                self.withdrawn.append(job)
+                result = JobResult(batch_id, 0, withdrawn=True, release=self._release)
+                asyncio.get_running_loop().call_soon(self.listener.on_result, result)
 
     def lose(self, reason: str = "killed") -> None:
         """The process dies."""

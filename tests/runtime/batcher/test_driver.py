@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from harness_core.outcome import Outcome
 from harness_core.pod.settings import PolicyName
+from harness_core.profile import LatencyProfile
 from harness_runtime.errors import RequestEnded
 
 from tests.runtime.batcher.bench import Bench, linear, now_ns, outcome_of, virtually
 from tests.runtime.batcher.sim_executor import MS, SimExecutor
+
+
+def flat(milliseconds: int) -> LatencyProfile:
+    return LatencyProfile.linear(milliseconds * MS, 0, 8)
 
 
 def test_requests_that_come_together_run_together_and_get_their_own_rows():
@@ -247,5 +253,25 @@ def test_dispatch_delay_is_measured_and_told():
             for value in range(20):
                 await bench.send(value)
             assert 1.9 * MS < bench.batcher.dispatch_delay_ns < 4.5 * MS
+
+    virtually(scenario)
+
+
+def test_staged_batch_of_a_cancelled_request_is_taken_back():
+    """B006: a request that is cancelled after its batch was staged, and before it started, is not computed either."""
+
+    async def scenario():
+        async with Bench(max_batch_rows=1, executor=SimExecutor(lambda _job: 10 * MS)) as bench:
+            bench.machine.update_model(now_ns(), replace(bench.model_limits(), default_profile=flat(10)))
+            first, second, third = (bench.send(value) for value in (1, 2, 3))
+            await asyncio.sleep(0.0095)
+            assert len(bench.executor.jobs) == 2
+            second.cancel()
+            assert await outcome_of(first) is Outcome.COMPLETED
+            assert await outcome_of(third) is Outcome.COMPLETED
+            assert len(bench.executor.withdrawn) == 1
+            assert [rows for _, rows in bench.executor.started] == [1, 1]
+            assert bench.executor.held == 0
+            assert bench.batcher.snapshot().pending_requests == 0
 
     virtually(scenario)

@@ -165,7 +165,7 @@ def test_overdue_decision_is_no_sign_of_life():
 
 
 def test_lost_executor_ends_or_repeats_every_request():
-    """kill -9 of the executor: no request without an outcome; those refused carry a retry hint; afterwards all is well."""
+    """Kill -9 of the executor: no request without an outcome; those refused carry a retry hint; afterwards all is well."""
 
     async def scenario():
         async with Bench(max_batch_rows=2) as bench:

@@ -122,7 +122,7 @@ def test_b007_a_queue_timeout_does_not_wait_for_the_executor(tmp_path):
     """B007 (a): with a queue timeout of 1 s behind a run of 4 s, B is refused at about 1 s."""
     batching = {"policy": "Immediate", "queueTimeoutMilliseconds": 1000}
     with Pod(one_model(tmp_path, echo_source(slow(4.0)), maxBatchSize=1, batching=batching)) as pod:
-        pod.send(echo(first=1))
+        running = pod.send(echo(first=1))
         wait_until(lambda: pod.metric("harness_inflight_batches") == 1)
         # The staged place counts as queued until it runs, so B and C wait behind A whichever is staged.
         began = time.monotonic()
@@ -130,6 +130,7 @@ def test_b007_a_queue_timeout_does_not_wait_for_the_executor(tmp_path):
         errors = [call.exception() for call in waiting]
         assert 0.9 < time.monotonic() - began < 2.5
         assert {error.code() for error in errors} == {grpc.StatusCode.DEADLINE_EXCEEDED}
+        assert not running.done()
 
 
 @pytest.mark.parametrize("gap_seconds", [0.0, 0.05])

@@ -16,6 +16,7 @@ from harness_cli.run.replica import Replica
 from harness_cli.run.supervisor import Supervisor, SupervisorSettings
 
 SCRAPE_S = 1.0
+_QUIET = ("level=info", "level=debug")
 KILL_MARGIN_S = 10.0
 """Beyond the grace period, as Kubernetes is asked to give (terminationGracePeriodSeconds)."""
 
@@ -47,6 +48,9 @@ def run(
     duration: Annotated[
         float | None, typer.Option(min=0, help="Drain and end this many seconds after all are ready.")
     ] = None,
+    verbose: Annotated[
+        bool, typer.Option("--verbose", help="Show all that the replicas log, not only warnings and errors.")
+    ] = False,
     json: Annotated[
         bool, typer.Option("--json", help="One JSON line per event on stdout; text goes to stderr.")
     ] = False,
@@ -75,15 +79,18 @@ def run(
         output.say(f"note: {escape(located(file, notice))}")
     planned = plan_replicas(found.service, options)
     settings = SupervisorSettings(drain_s=drain_seconds(found.service) + KILL_MARGIN_S)
-    session = _Session(output, f"{found.service.metadata.name} ({file})", planned, settings)
+    session = _Session(output, f"{found.service.metadata.name} ({file})", planned, settings, verbose=verbose)
     asyncio.run(session.run(duration))
 
 
 class _Session:
     """One run of the command: supervisor, scraper and screen around the same replicas."""
 
-    def __init__(self, output: Output, title: str, replicas: list[Replica], settings: SupervisorSettings) -> None:
+    def __init__(
+        self, output: Output, title: str, replicas: list[Replica], settings: SupervisorSettings, *, verbose: bool
+    ) -> None:
         self._output = output
+        self._verbose = verbose
         self._title = title
         self._replicas = replicas
         self._supervisor = Supervisor(replicas, self._event, self._log, settings)
@@ -113,8 +120,8 @@ class _Session:
             self._output.say(f"{replica.name} ended unexpectedly (exit code {replica.exit_code}); it is started again")
 
     def _log(self, replica: Replica, line: str) -> None:
-        # Not to stdout: with --json that is for machines, without it a person reads on.
-        self._output.say(f"[dim]{replica.name}[/] {escape(line)}")
+        if self._verbose or not any(level in line for level in _QUIET):
+            self._output.say(f"[dim]{replica.name}[/] {escape(line)}")
 
     async def _after_ready(self, duration: float | None) -> None:
         await self._supervisor.wait_ready()

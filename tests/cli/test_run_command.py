@@ -1,0 +1,116 @@
+"""harness run as a person types it, with real runtimes of an emulated accelerator."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+pytestmark = pytest.mark.process
+
+SERVICE = """\
+apiVersion: serving.harness.dev/v1alpha1
+kind: InferenceService
+metadata: {name: s}
+spec:
+  models:
+    - name: m
+      format: Profiled
+      maxBatchSize: 4
+      executionSizes: [1, 4]
+      inputs: [{name: X, datatype: FP32, shape: [4]}]
+      outputs: [{name: Y, datatype: FP32, shape: [4]}]
+      emulation: {setupMicroseconds: 1000, computeMicrosecondsPerRow: 100}
+  workerGroups: [{name: g, replicas: 2}]
+"""
+
+
+class Running:
+    """A `harness run --json` process and its events."""
+
+    def __init__(self, service, *words: str):
+        argv = [sys.executable, "-m", "harness_cli.main", "run", "-f", str(service), "--json", *words]
+        self.process = subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        self.events: list[dict] = []
+
+    def until(self, event: str) -> dict:
+        for line in self.process.stdout:
+            self.events.append(json.loads(line))
+            if self.events[-1]["event"] == event:
+                return self.events[-1]
+        raise AssertionError(f"no {event}: {self.events} {self.process.stderr.read()}")
+
+    def end_by_itself(self) -> tuple[int, str]:
+        _, err = self.process.communicate(timeout=60)
+        return self.process.returncode, err
+
+    def end(self, number: int = signal.SIGTERM) -> tuple[int, str]:
+        if self.process.poll() is None:
+            self.process.send_signal(number)
+        out, err = self.process.communicate(timeout=60)
+        self.events += [json.loads(line) for line in out.splitlines()]
+        return self.process.returncode, err
+
+
+def test_two_replicas_serve_crash_and_drain(tmp_path, run_harness):
+    """Addresses are announced; load over both is answered; a killed replica comes back on its port; SIGTERM drains, exit 0."""
+    service = tmp_path / "s.yaml"
+    service.write_text(SERVICE)
+    running = Running(service)
+    try:
+        ready = running.until("all_ready")
+        assert len(set(ready["addresses"])) == 2
+        urls = " ".join(f"--url {address}" for address in ready["addresses"])
+        code, out, err = run_harness(f"load {urls} --model m --rate 100 --duration 1 --deadline-ms 1000 --json -")
+        figures = json.loads(out)
+        assert code in {0, 3}, err
+        assert figures["outcomes"] == {"completed": figures["sent"]}
+        victim = ready["replicas"][0]
+        os.kill(victim["pid"], signal.SIGKILL)
+        running.until("crashed")
+        again = running.until("ready")
+        assert (again["replica"], again["grpc"], again["restarts"]) == (victim["replica"], victim["grpc"], 1)
+    finally:
+        code, _ = running.end()
+    assert code == 0
+    assert [event["event"] for event in running.events].count("stopped") == 2
+    assert running.events[-1] == {"event": "all_stopped"}
+
+
+def test_no_replica_outlives_a_killed_command(tmp_path):
+    """After kill -9 of `harness run` the kernel tells the replicas to drain."""
+    service = tmp_path / "s.yaml"
+    service.write_text(SERVICE)
+    running = Running(service, "--replicas", "1")
+    pid = running.until("all_ready")["replicas"][0]["pid"]
+    running.end(signal.SIGKILL)
+    until = time.monotonic() + 30
+    while time.monotonic() < until:
+        try:
+            os.kill(pid, 0)
+        except ProcessLookupError:
+            return
+        time.sleep(0.1)
+    os.kill(pid, signal.SIGKILL)
+    raise AssertionError("the replica is still there")
+
+
+def test_a_port_that_is_taken_ends_the_command(tmp_path):
+    """The replica's own words, exit code 1, no traceback."""
+    service = tmp_path / "s.yaml"
+    service.write_text(SERVICE)
+    first = Running(service, "--replicas", "1")
+    try:
+        port = first.until("all_ready")["addresses"][0].rpartition(":")[2]
+        code, err = Running(service, "--replicas", "1", "--port-base", port).end_by_itself()
+    finally:
+        first.end()
+    assert code == 1
+    assert port in err
+    assert "before it was ready" in err
+    assert "Traceback" not in err

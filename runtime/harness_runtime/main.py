@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
     from harness_runtime.settings import RuntimeSettings
 
+log = logging.getLogger(__name__)
+
 USERS_MISTAKE = 2
 
 
@@ -35,7 +37,7 @@ def _fail(message: str) -> NoReturn:
 def _fail_with(what: str, faults: Sequence[Fault]) -> NoReturn:
     """One fault on the same line, several on lines of their own."""
     separator = " " if len(faults) == 1 else "\n  "
-    _fail(f"{what}:{separator}" + "\n  ".join(f"{fault.path}: {fault.message}" for fault in faults))
+    _fail(f"{what}:{separator}" + "\n  ".join(map(str, faults)))
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -67,20 +69,18 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _read_service(path: Path) -> LoadResult:
-    try:
-        loaded = load_file(path)
-    except OSError as error:
-        _fail(f"{path}: {error.strerror or error}")
+def _read_service(arguments: argparse.Namespace) -> LoadResult:
+    path: Path = arguments.service
+    loaded = load_file(path, trust_repository=arguments.trust_repository or None)
     if loaded.faults:
-        _fail_with(f"{path} has {len(loaded.faults)} fault(s)", loaded.faults)
+        _fail_with(str(path), loaded.faults)
     if len(loaded.services) != 1:
         _fail(f"{path} holds {len(loaded.services)} InferenceServices, exactly one is needed")
     return loaded
 
 
 def _settings(arguments: argparse.Namespace) -> RuntimeSettings:
-    loaded = _read_service(arguments.service)
+    loaded = _read_service(arguments)
     options = RuntimeOptions(
         bind=arguments.bind,
         grpc_port=arguments.grpc_port,
@@ -92,6 +92,8 @@ def _settings(arguments: argparse.Namespace) -> RuntimeSettings:
         max_message_bytes=arguments.max_message_bytes,
         accelerator_class=arguments.accelerator_class,
     )
+    for notice in loaded.notices:
+        log.warning("%s", notice)
     try:
         return from_service(
             loaded.services[0],

@@ -129,7 +129,9 @@ class Server:
         metrics_port = await self._http.start()
         grpc_port = await self._edge.start()
         bind = self._settings.bind
-        log.info("effective settings %s", json.dumps(jsonable(self._settings)))
+        for notice in self._settings.notices:
+            log.warning("%s", notice)
+        log.info("effective settings %s", json.dumps(self._settings.effective()))
         self._announce(
             "listening", grpc=_address(bind, grpc_port), metrics=_address(bind, metrics_port), pid=os.getpid()
         )
@@ -270,7 +272,7 @@ class Server:
             "ready": self._plane.server_ready(),
             "not_ready_reason": self._not_ready(),
             "draining": self._draining,
-            "settings": jsonable(self._settings),
+            "settings": self._settings.effective(),
             "models": [describe_model(entry) for entry in self._registry.entries()],
             "queue": jsonable(self._batcher.snapshot()),
             "dispatch_delay_ns": self._batcher.dispatch_delay_ns,

@@ -160,7 +160,7 @@ def test_idle_server_takes_next_to_no_cpu(tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["--service", "nowhere.yaml"], "nowhere.yaml: No such file or directory"),
+        (["--service", "nowhere.yaml"], "No such file or directory"),
         (["--service", "service.yaml", "--group", "gpu"], "gpu"),
         (["--service", "service.yaml", "--threads", "0"], "--threads"),
         (["--service", "service.yaml", "--grpc-port", "8123", "--metrics-port", "8123"], "--metrics-port"),

@@ -1,4 +1,4 @@
-"""What is refused on arrival: an ordered chain of checks, the first that objects ends the request."""
+"""What is refused on arrival: checks in order, the first that objects ends the request."""
 
 from __future__ import annotations
 
@@ -11,27 +11,40 @@ from harness_core.outcome import Outcome
 if TYPE_CHECKING:
     from harness_core.descriptor import RequestDescriptor
     from harness_core.pod.lane import Model
-    from harness_core.pod.ledger import Ledger
-    from harness_core.pod.settings import PodLimits
+    from harness_core.pod.settings import ModelLimits
+    from harness_core.pod.state import PodState
 
 
-def refuse_size(request: RequestDescriptor, model: Model) -> Ending | None:
-    """More rows or bytes than any batch of the model holds: a request is never cut (protocol.md §4)."""
-    limits = model.limits
-    if request.rows > limits.max_batch_rows:
-        message = f"{request.rows} rows, a batch holds at most {limits.max_batch_rows}"
-        return Ending(request.id, Outcome.INVALID, reasons.ROWS_OVER_MAX, message=message)
-    if request.bytes > limits.max_batch_bytes:
-        message = f"{request.bytes} bytes, a batch holds at most {limits.max_batch_bytes}"
-        return Ending(request.id, Outcome.INVALID, reasons.BYTES_OVER_MAX, message=message)
+def refuse_unavailable(request: RequestDescriptor, state: PodState, *, known: bool) -> Ending:
+    """The pod drains, does not know the model, or has no executor."""
+    if state.draining:
+        return Ending(request.id, Outcome.UNAVAILABLE, reasons.DRAINING)
+    if not known:
+        return Ending(request.id, Outcome.UNAVAILABLE, reasons.MODEL_UNKNOWN)
+    return Ending(request.id, Outcome.UNAVAILABLE, reasons.EXECUTOR_DOWN, retry_after_ns=state.retry_after_ns)
+
+
+def oversize(rows: int, size: int, limits: ModelLimits) -> tuple[str, str] | None:
+    """Reason and message when no batch of the model could hold the request: it is never cut (protocol.md §4)."""
+    if rows > limits.max_batch_rows:
+        return reasons.ROWS_OVER_MAX, f"{rows} rows, a batch holds at most {limits.max_batch_rows}"
+    if size > limits.max_batch_bytes:
+        return reasons.BYTES_OVER_MAX, f"{size} bytes, a batch holds at most {limits.max_batch_bytes}"
     return None
 
 
-def refuse_capacity(
-    request: RequestDescriptor, model: Model, pending: Ledger, pod: PodLimits, retry_ns: int
-) -> Ending | None:
+def refuse_size(request: RequestDescriptor, model: Model) -> Ending | None:
+    """See :func:`oversize`."""
+    objection = oversize(request.rows, request.bytes, model.limits)
+    if objection is None:
+        return None
+    reason, message = objection
+    return Ending(request.id, Outcome.INVALID, reason, message=message)
+
+
+def refuse_capacity(request: RequestDescriptor, model: Model, state: PodState, retry_ns: int) -> Ending | None:
     """A bound on what waits for the model, or on all that is in the pod, is reached (B007)."""
-    limits = model.limits
+    limits, pod, pending = model.limits, state.limits, state.ledger
     checks = (
         (reasons.QUEUE_FULL, "requests wait for the model", len(model.waiting), 1, limits.max_queue_requests),
         (reasons.QUEUE_BYTES_FULL, "bytes wait for the model", model.bytes, request.bytes, limits.max_queue_bytes),
@@ -51,6 +64,5 @@ def refuse_infeasible(request: RequestDescriptor, now: int, needed_ns: int) -> E
     had_ns = request.limit_ns - now
     if needed_ns <= had_ns:
         return None
-    return Ending(
-        request.id, Outcome.REJECTED_INFEASIBLE, reasons.INFEASIBLE, needed_ns=needed_ns, had_ns=max(0, had_ns)
-    )
+    had_ns = max(0, had_ns)
+    return Ending(request.id, Outcome.REJECTED_INFEASIBLE, reasons.INFEASIBLE, needed_ns=needed_ns, had_ns=had_ns)

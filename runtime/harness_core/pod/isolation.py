@@ -34,8 +34,9 @@ def remove(lane: Lane, entry: Entry) -> None:
         if entry in group:
             group.remove(entry)
             break
-    while lane.isolating and not lane.isolating[0]:
-        lane.isolating.popleft()
+    # Equality of lists: the one that is empty.
+    if [] in lane.isolating:
+        lane.isolating.remove([])
 
 
 def lost(lane: Lane, base_ns: int) -> list[Entry]:

@@ -69,18 +69,17 @@ class Model:
         self.set_limits(limits)
 
     def set_limits(self, limits: ModelLimits) -> None:
-        """Take new limits or profiles; live corrections are kept, queues are put into the new policy's order."""
-        old = self._timings
+        """Take new limits or profiles; corrections of unchanged profiles are kept, queues are put into the new policy's order."""
+        old, new = self._timings, {}
         self.limits = limits
-        self._timings = {
-            bucket: Timing(
-                limits.profiles.get(bucket, limits.default_profile),
-                limits.max_batch_rows,
-                limits.execution_sizes,
-                old[bucket].correction if bucket in old else None,
-            )
-            for bucket in ("", *limits.profiles)
-        }
+        for bucket in ("", *limits.profiles):
+            profile = limits.profiles.get(bucket, limits.default_profile)
+            timing = Timing(profile, limits.max_batch_rows, limits.execution_sizes)
+            # What was learnt is a ratio to the old profile: it means nothing for another.
+            if bucket in old and old[bucket].profile == profile:
+                timing.correction = old[bucket].correction
+            new[bucket] = timing
+        self._timings = new
         for lane in (*self.lanes.values(), *self.idle_lanes.values()):
             lane.timing = self.timing(lane.key.bucket)
         policy = policy_of(limits.policy)
@@ -105,6 +104,16 @@ class Model:
             lane = self.idle_lanes.pop(key, None) or Lane(key, self)
             self.lanes[key] = lane
         return lane
+
+    def enqueue(self, entry: Entry, now: int) -> None:
+        """Queue an admitted request in its lane."""
+        lane = self.lane(entry.lane)
+        lane.rate.observe(now, entry.rows, entry.target - entry.arrival)
+        lane.queue.push(entry)
+        self.add(entry)
+        lane.limits.push(entry.limit - lane.timing.raw_ns[entry.rows], entry, lane.queue.requests)
+        if self.limits.queue_timeout_ns:
+            self.timeouts.push(entry.arrival + self.limits.queue_timeout_ns, entry, len(self.waiting))
 
     def settle(self, lane: Lane) -> None:
         """Put an empty lane aside, remembering its rate for a while."""
@@ -133,4 +142,4 @@ def _is_queued(entry: Entry) -> bool:
 
 
 def _has_not_begun(entry: Entry) -> bool:
-    return entry.place in (Place.QUEUED, Place.STAGED, Place.ISOLATED)
+    return entry.place in (Place.QUEUED, Place.STAGED)

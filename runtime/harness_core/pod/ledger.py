@@ -34,6 +34,10 @@ class Ledger:
         """The open request of this id."""
         return self._entries.get(request_id)
 
+    def all(self) -> list[Entry]:
+        """Every open request, in order of admission."""
+        return list(self._entries.values())
+
     def open(self, entry: Entry) -> None:
         """Take a request that was admitted."""
         self._entries[entry.id] = entry

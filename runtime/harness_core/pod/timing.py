@@ -17,14 +17,13 @@ class Timing:
     ``raw_ns[b]`` is l(next execution size >= b), with ``raw_ns[0] = 0``: a table, since every decision reads it many times.
     """
 
-    __slots__ = ("correction", "max_rows", "raw_ns", "sizes")
+    __slots__ = ("correction", "max_rows", "profile", "raw_ns", "sizes")
 
-    def __init__(
-        self, profile: LatencyProfile, max_rows: int, sizes: tuple[int, ...], correction: Correction | None = None
-    ) -> None:
+    def __init__(self, profile: LatencyProfile, max_rows: int, sizes: tuple[int, ...]) -> None:
+        self.profile = profile
         self.max_rows = max_rows
         self.sizes = sizes
-        self.correction = correction or Correction()
+        self.correction = Correction()
         self.raw_ns = [0] + [profile.latency_ns(self.execution_size(rows)) for rows in range(1, max_rows + 1)]
 
     def execution_size(self, rows: int) -> int:

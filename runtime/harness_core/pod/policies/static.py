@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from harness_core.outcome import BatchReason
 from harness_core.pod.policies.immediate import Immediate
-from harness_core.pod.policies.max_delay import is_full
+from harness_core.pod.policies.max_delay import is_full, limit_pressure_ns
 
 if TYPE_CHECKING:
     from harness_core.pod.lane import Lane
@@ -25,14 +25,7 @@ class Static(Immediate):
     reason = BatchReason.DEADLINE
 
     def ready_ns(self, lane: Lane, moment: Moment) -> int:
-        """Full or draining: at once; else when what waits must start so that the earliest limit is met.
-
-        The lead is that of the whole queue, so that pressure releases one batch and not a batch of one.
-        """
+        """Full or draining: at once; else when the earliest limit presses."""
         if moment.draining or is_full(lane):
             return moment.now_ns
-        first = lane.limits.next_ns()
-        if first is None:
-            return moment.now_ns
-        lead = lane.timing.need_ns(min(lane.queue.rows, lane.timing.max_rows)) + moment.delay_ns
-        return max(moment.now_ns, first - lead)
+        return max(moment.now_ns, limit_pressure_ns(lane, moment))

@@ -97,7 +97,7 @@ def service_rules(
 
 def _placement_rules(models: Sequence[Model | None], groups: Sequence[WorkerGroup | None]) -> Iterator[Broken]:
     known = {group.name: group for group in groups if group}
-    complete = all(groups) and all(models)
+    complete = bool(models) and all(groups) and all(models)
     for index, model in enumerate(models):
         if model is None:
             continue

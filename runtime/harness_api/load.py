@@ -58,7 +58,8 @@ def load_text(text: str, *, local: bool = True, trust_repository: bool | None = 
     spoilt = {fault.document for fault in source.faults}
     for document in source.documents:
         _take(document, options, result, keep=document.number not in spoilt)
-    result.faults.sort(key=lambda fault: (fault.document or 0, fault.line or 0))
+    for findings in (result.faults, result.notices):
+        findings.sort(key=lambda finding: (finding.document or 0, finding.line or 0))
     return result
 
 

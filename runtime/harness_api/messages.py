@@ -77,10 +77,10 @@ def _number(context: dict[str, Any], value: Any) -> str:
 
 
 def _count(context: dict[str, Any], value: Any) -> str:
-    unit = "entry" if context.get("min_length", context.get("max_length")) == 1 else "entries"
+    entries = "1 entry" if len(value) == 1 else f"{len(value)} entries"
     if "min_length" in context:
-        return f"has {len(value)} entries, at least {context['min_length']} {unit} needed"
-    return f"has {len(value)} entries, at most {context['max_length']} {unit} allowed"
+        return f"has {entries}, at least {context['min_length']} needed"
+    return f"has {entries}, at most {context['max_length']} allowed"
 
 
 def _length(context: dict[str, Any], value: str) -> str:

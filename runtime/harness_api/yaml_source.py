@@ -30,7 +30,7 @@ DIGITS_MAX: Final = 19
 
 _TAG: Final = "tag:yaml.org,2002:"
 _INTEGER: Final = re.compile(r"[-+]?(0|[1-9][0-9]*)")
-_FLOAT: Final = re.compile(r"[-+]?(0|[1-9][0-9]*)?(\.[0-9]+|\.(?=[eE]|$))?([eE][-+]?[0-9]+)?")
+_FLOAT: Final = re.compile(r"[-+]?((0|[1-9][0-9]*)(\.[0-9]*)?|\.[0-9]+)([eE][-+]?[0-9]+)?")
 _NUMBER_LIKE: Final = re.compile(r"[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)")
 _CONSTANTS: Final[dict[str, Any]] = {
     **dict.fromkeys(("", "~", "null", "Null", "NULL")),
@@ -220,9 +220,7 @@ class _Reader:
 
     def _value_of(self, event: yaml.ScalarEvent) -> Any:
         text = event.value
-        if event.tag in {None, "!"} and not event.implicit[0]:
-            return text
-        if event.tag == _TAG + "str":
+        if event.tag in {"!", _TAG + "str"} or (event.tag is None and not event.implicit[0]):
             return text
         if event.tag not in {None, *(_TAG + name for name in ("null", "bool", "int", "float"))}:
             self._fault(event, self._place(), f"tag {_tag_name(event.tag)} is not supported")
@@ -274,7 +272,7 @@ def plain_value(text: str) -> Any:
         return int(text)
     if _NUMBER_LIKE.fullmatch(text):
         raise ValueError(f"{text} is not a number that can be used here")
-    if any(c.isdigit() for c in text) and text.isascii() and _FLOAT.fullmatch(text):
+    if _FLOAT.fullmatch(text):
         number = float(text)
         if not isfinite(number):
             raise ValueError(f"{shorten(text)} is too large for a number: write it in quotes if it is a text")

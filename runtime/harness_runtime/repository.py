@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    from harness_api.batching import Emulation
     from harness_api.models import Model
     from harness_api.tensors import InputTensor, OutputTensor
 
@@ -85,14 +86,13 @@ def model_digest(model: Model, artefact: Artefact | None) -> str:
     What changes without a reload (objective, weight, priority, batching) and the version's number are left out. The name is
     in it, so that two models of one file keep queues and states of their own.
     """
-    emulation = model.emulation
     signature = {
         "name": model.name,
         "format": model.format.value,
         "batched": model.max_batch_size > 0,
         "inputs": [_input_signature(tensor) for tensor in model.inputs or ()],
         "outputs": [_output_signature(tensor) for tensor in model.outputs or ()],
-        "emulation": None if emulation is None else emulation.model_dump(mode="json"),
+        "emulation": None if model.emulation is None else _emulation_signature(model.emulation),
     }
     text = json.dumps(signature, sort_keys=True, separators=(",", ":"))
     checksum = "" if artefact is None else artefact.sha256
@@ -107,6 +107,14 @@ def _input_signature(tensor: InputTensor) -> dict[str, Any]:
 
 def _output_signature(tensor: OutputTensor) -> dict[str, Any]:
     return {"name": tensor.name, "datatype": tensor.datatype.value, "shape": tensor.shape, "trimDims": tensor.trim_dims}
+
+
+def _emulation_signature(emulation: Emulation) -> dict[str, Any]:
+    return {
+        "setupMicroseconds": emulation.setup_microseconds or 0,
+        "computeMicrosecondsPerRow": emulation.compute_microseconds_per_row or 0,
+        "points": [[point.batch_size, point.microseconds] for point in emulation.points or ()],
+    }
 
 
 def _check_allowed(model: Model, trust_repository: bool, allow_python: bool) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
 if TYPE_CHECKING:
@@ -19,8 +20,9 @@ _MS = 1e6
 
 def profile_table(profiles: Mapping[int, LatencyProfile], max_batch: int) -> Table:
     """l(n) = set-up + n · per row, S(n) and U(n) of every bucket."""
-    table = Table(title="Measured by a replica: a batch of n rows takes l(n)", title_justify="left")
-    for name in ("tokens", "set-up ms", "ms per row", "l(1) ms", f"l({max_batch}) ms"):
+    title = "Measured by a replica: a batch of n rows takes l(n) ms"
+    table = Table(title=title, title_justify="left", box=SIMPLE_HEAD, padding=0, pad_edge=False)
+    for name in ("tokens", "set-up", "per row", "l(1)", f"l({max_batch})"):
         table.add_column(name, justify="right")
     for n in (SIZE, max_batch):
         table.add_column(f"S({n})", justify="right")
@@ -36,23 +38,9 @@ def profile_table(profiles: Mapping[int, LatencyProfile], max_batch: int) -> Tab
 
 
 def steps_table(steps: Sequence[Step], bucket: int) -> Table:
-    """One row per rate. Delays, latencies and the client's own lag in milliseconds."""
-    title = f"Rising rate (times in ms; S(n), U(n) at the mean batch of {bucket} tokens)"
-    table = Table(title=title, title_justify="left")
-    heads = (
-        "load",
-        "req/s",
-        "sent",
-        "on time",
-        "refused",
-        "rows",
-        "formation p50",
-        "p50",
-        "p99",
-        "S(n)",
-        "U(n)",
-        "lag p99",
-    )
+    """One row per rate; fits 80 columns."""
+    table = Table(title="Rising rate", title_justify="left", box=SIMPLE_HEAD, padding=0, pad_edge=False)
+    heads = ("load", "req/s", "sent", "on time", "refused", "rows", "delay", "p50", "p99", "S(n)", "U(n)")
     for name in heads:
         table.add_column(name, justify="right")
     for step in steps:
@@ -60,8 +48,12 @@ def steps_table(steps: Sequence[Step], bucket: int) -> Table:
             *(f"{step.load:.0%}", f"{step.rate:.0f}", str(step.sent), f"{step.on_time_ratio:.2%}", str(step.refused)),
             *(f"{step.batch_rows:.1f}", shown(step.formation_p50_ms), shown(step.latency_p50_ms)),
             *(shown(step.latency_p99_ms), f"{step.speedup:.2f}", f"{step.utilisation:.2f}"),
-            f"{step.send_lag_p99_ms:.1f}",
         )
+    table.caption = (
+        f"rows: mean rows of a batch; delay: arrival to start of execution, p50, ms; p50, p99: latency, ms;"
+        f" S(n), U(n): speed-up and utilisation at the mean batch, {bucket} tokens"
+    )
+    table.caption_justify = "left"
     return table
 
 
@@ -69,9 +61,10 @@ def overload_line(step: Step) -> str:
     """What became of the requests that were too many."""
     if not step.refused:
         return "Overload: nothing was refused."
+    given_up = f", {step.given_up} given up by the client" if step.given_up else ""
     return (
         f"Overload: {step.refused} of {step.sent} refused, {step.refused_early} of them before their deadline"
-        f" (half within {shown(step.refusal_p50_ms)} ms); {step.answered} answered."
+        f" (half within {shown(step.refusal_p50_ms)} ms){given_up}; {step.answered} answered."
     )
 
 

@@ -100,6 +100,7 @@ def good(figures):
         refused=0,
         refused_early=0,
         refusal_p50_ms=None,
+        given_up=0,
         other={},
         cosine_min=0.99999,
     )
@@ -121,6 +122,7 @@ def test_good_run(figures, good):
         (0, {"other": {"failed": 1}}, "unexpected"),
         (1, {"refused": 0, "refused_early": 0}, "nothing was refused"),
         (1, {"refused_early": 30}, "refusals"),
+        (1, {"given_up": 10}, "refusals"),
     ],
 )
 def test_bad_run(figures, good, index, change, word):

@@ -42,7 +42,7 @@ ModelName = Annotated[str, Field(min_length=1, max_length=63, pattern=LABEL_VALU
 """A model's name or version: also a folder's name, a part of a gRPC name and a label value, hence no slash and no leading dot."""
 QualifiedName = Annotated[str, Field(min_length=1, max_length=253, pattern=QUALIFIED)]
 TensorName = Annotated[str, Field(min_length=1, max_length=255, pattern=TENSOR)]
-Sha256 = Annotated[str, Field(min_length=64, max_length=64, pattern=SHA256)]
+Sha256 = Annotated[str, Field(max_length=64, pattern=SHA256)]
 Timestamp = Annotated[str, Field(max_length=40, pattern=TIMESTAMP)]
 Port = Annotated[int, Field(ge=1, le=65535)]
 Dimension = Annotated[int, Field(ge=0, le=7)]

@@ -86,7 +86,7 @@ class Runtime(ApiModel):
     """Arguments of `image`."""
     grpc_port: Port | None = None
     """Port on which `image` serves gRPC; 8001 when absent."""
-    address: Annotated[str, Field(min_length=3, max_length=261, pattern=HOST_PORT)] | None = None
+    address: Annotated[str, Field(max_length=261, pattern=HOST_PORT)] | None = None
     """host:port of a server that runs already; in `harness run` only."""
 
     def rules(self, options: Options | None) -> Iterator[Broken]:

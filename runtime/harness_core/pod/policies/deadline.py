@@ -26,6 +26,10 @@ if TYPE_CHECKING:
     from harness_core.queue import Entry, Ranked
 
 
+HEADS_WEIGHED_MAX = 8
+"""Heavy heads considered as the first of a batch: bounds a decision in which weights differ."""
+
+
 class Deadline:
     """Order of priority, then target."""
 
@@ -59,8 +63,7 @@ class Deadline:
         skip = _heads_to_skip(lane, band, moment)
         items = band.items
         fit = timing.fit(items[skip][3].target - moment.base_ns)
-        bytes_max = lane.model.limits.max_batch_bytes
-        members, rows = gather((item[3] for item in islice(items, skip, None)), fit, bytes_max)
+        members, rows = _batch_from(lane, band, skip, moment)
         if rows < fit and len(lane.queue.bands) > 1:
             rows = _join_lower_levels(lane, members, rows, fit, moment)
         if lane.queue.spare.items:
@@ -81,16 +84,48 @@ def demote_lost(lane: Lane, moment: Moment) -> None:
 
 
 def _heads_to_skip(lane: Lane, band: Ranked, moment: Moment) -> int:
-    """How many heads to give up so that the batch reaches min(b*, what waits behind them)."""
+    """How many heads to give up so that the batch reaches min(b*, what waits behind them), if they are not worth more."""
     timing, base = lane.timing, moment.base_ns
     plan = lane.plan(moment.now_ns, moment.delay_ns)
     waiting = band.rows
     for index, item in enumerate(band.items):
         entry = item[3]
-        if timing.fit(entry.target - base) >= min(plan, waiting):
-            return index
+        if timing.fit(entry.target - base) >= max(min(plan, waiting), entry.rows):
+            return index and _worth_skipping(lane, band, index, plan, moment)
         waiting -= entry.rows
     return 0
+
+
+def _worth_skipping(lane: Lane, band: Ranked, window: int, plan: int, moment: Moment) -> int:
+    """``window``, or fewer heads where some of them weigh more than what would take their place.
+
+    A batch is worth its weights less its time at the price of the planned batch of the lightest (scheduling.md §2, step 3, with the
+    price of one level). With equal weights the window always wins: a batch below the plan costs more than it is worth.
+    """
+    items = band.items
+    heads = [item[3].weight for item in islice(items, window)]
+    batches = {window: _batch_from(lane, band, window, moment)}
+    lightest = min(entry.weight for entry in batches[window][0])
+    if max(heads) <= lightest:
+        return window
+    lightest = min(lightest, *heads)
+    heavy = (index for index, weight in enumerate(heads) if index and weight > lightest)
+    for index in (0, *islice(heavy, HEADS_WEIGHED_MAX)):
+        batches[index] = _batch_from(lane, band, index, moment)
+    price = lightest * plan / lane.timing.need_ns(plan)
+
+    def score(index: int) -> tuple[float, int]:
+        members, rows = batches[index]
+        return sum(entry.weight for entry in members) - price * lane.timing.need_ns(rows), -index
+
+    return max(batches, key=score)
+
+
+def _batch_from(lane: Lane, band: Ranked, index: int, moment: Moment) -> tuple[list[Entry], int]:
+    """Members and rows of the batch that begins with this entry of the band and is on time for it."""
+    fit = lane.timing.fit(band.items[index][3].target - moment.base_ns)
+    entries = (item[3] for item in islice(band.items, index, None))
+    return gather(entries, fit, lane.model.limits.max_batch_bytes)
 
 
 def _join_lower_levels(lane: Lane, members: list[Entry], rows: int, fit: int, moment: Moment) -> int:
@@ -128,7 +163,8 @@ def _spare_work(lane: Lane, moment: Moment) -> Candidate | None:
     head = lane.queue.head()
     plan = lane.plan(moment.now_ns, moment.delay_ns)
     bound = timing.fit(int(lane.rate.budget_ns) - timing.need_ns(plan) - moment.delay_ns)
-    fit = min(timing.fit(head.limit - base), max(bound, head.rows))
+    # Deadlines so short that no spare batch would leave room for them cannot be protected.
+    fit = min(timing.fit(head.limit - base), max(bound, head.rows) if bound else timing.max_rows)
     members, rows = gather(lane.queue.spare, fit, lane.model.limits.max_batch_bytes)
     # Spare work of a lower level may have an earlier limit than its head.
     end = base + timing.need_ns(rows)

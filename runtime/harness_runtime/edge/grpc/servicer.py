@@ -7,6 +7,7 @@ import logging
 from typing import TYPE_CHECKING, Any
 
 import grpc
+from grpc import aio
 from harness_core.outcome import ANSWERED, Outcome
 from harness_proto.grpc import inference_pb2 as pb
 
@@ -16,8 +17,6 @@ from harness_runtime.errors import TOO_LARGE, RequestEnded
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
-
-    from grpc import aio
 
     from harness_runtime.dataplane import DataPlane
 
@@ -127,7 +126,11 @@ def _guarded(call: Behaviour) -> Behaviour:
             _log.exception("a call failed by a fault of the server's own")
             end = RequestEnded(Outcome.FAILED, "internal", "the server failed on this request; its log has the reason")
         code, details, trailers = status_of(end)
-        return await context.abort(code, details, trailers)
+        try:
+            return await context.abort(code, details, trailers)
+        except aio.InternalError:
+            # The call is gone: its client cancelled, or gave up at the same moment. Nobody is left to be told.
+            raise asyncio.CancelledError from None
 
     return guarded
 

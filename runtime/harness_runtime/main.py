@@ -108,9 +108,9 @@ def _settings(arguments: argparse.Namespace) -> RuntimeSettings:
 
 async def _serve(settings: RuntimeSettings, announce_fd: int) -> int:
     # Late: a mistake in the settings is told before gRPC is loaded.
-    from harness_runtime.server import Server  # noqa: PLC0415
+    from harness_runtime.server import serve  # noqa: PLC0415
 
-    return await Server(settings, logs.announcer(announce_fd)).run()
+    return await serve(settings, logs.announcer(announce_fd))
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -287,6 +287,15 @@ class Server:
         }
 
 
+async def serve(settings: RuntimeSettings, announce: Callable[..., None]) -> int:
+    """Serve until a signal; the exit code. ``announce(event, **fields)`` hears of every life event.
+
+    Raises:
+        BindError: an address cannot be bound.
+    """
+    return await Server(settings, announce).run()
+
+
 def package_version() -> str:
     """Version of this distribution."""
     return version("harness-serving")

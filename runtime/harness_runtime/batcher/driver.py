@@ -106,7 +106,8 @@ class Batcher:
             raise
         if isinstance(result, RequestEnded):
             raise result
-        self._delay.answered(self._clock() - waiting.done_ns)
+        if waiting.first:
+            self._delay.answered(self._clock() - waiting.done_ns)
         return result
 
     def _admit(self, request_id: int, work: Work) -> RequestDescriptor:
@@ -289,9 +290,11 @@ class Batcher:
         except Exception as error:
             log.exception("answer could not be split batch=%d model=%s", result.batch_id, flight.spec.name)
             return BatchResult(result.execution_ns, failure=f"the answer could not be split: {error}")
+        first = True
         for member, outputs in parts.items():
             waiting = self._waiting[member]
-            waiting.outputs, waiting.done_ns = outputs, now
+            waiting.outputs, waiting.done_ns, waiting.first = outputs, now, first
+            first = False
         return BatchResult(result.execution_ns, member_failures=failures)
 
     def _started(self, now: int, flight: Flight) -> None:

@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 class Waiting:
     """A request from its arrival to its end. The one place that holds its payload; dropped with it.
 
-    ``outputs`` is set when its batch came back and before the machine has said how it ended, ``done_ns`` then says when.
+    ``outputs`` is set when its batch came back and before the machine has said how it ended, ``done_ns`` then says when, and
+    ``first`` that it is the first of its batch, by which the way to the answer is measured.
     """
 
     work: Work
@@ -28,6 +29,7 @@ class Waiting:
     started: bool = False
     outputs: list[Tensor] | None = None
     done_ns: int = 0
+    first: bool = False
 
 
 @dataclass(slots=True)

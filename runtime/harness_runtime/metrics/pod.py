@@ -30,7 +30,7 @@ TIME_BUCKETS: Final = (
 """0.5 ms to 60 s, neighbours at most a factor of 1.7 apart."""
 ERROR_GAIN: Final = 0.05
 ERROR_MAX: Final = 2.0
-"""Mean ratio of measured to predicted: EWMA(.05), clipped at 2 (scheduling.md §2, step 8)."""
+"""Mean ratio of measured to profile: EWMA(.05), clipped at 2 (scheduling.md §2, step 8)."""
 UTILISATIONS_MAX: Final = 65536
 """Values of U(n) that are kept; lanes may be as many as callers send shapes."""
 UNKNOWN_MODEL: Final = ""
@@ -114,8 +114,9 @@ class PodMetrics:
             return
         self.busy.ended(now_ns, self._utilisation_of(spec, plan))
         series.execution.observe(execution_ns / NS_PER_S)
-        if not failed and plan.predicted_ns > 0:
-            ratio = min(ERROR_MAX, execution_ns / plan.predicted_ns)
+        expected_ns = self._expected_ns(spec, plan)
+        if not failed and expected_ns > 0:
+            ratio = min(ERROR_MAX, execution_ns / expected_ns)
             series.ratio = ratio if series.ratio is None else series.ratio + ERROR_GAIN * (ratio - series.ratio)
             series.error.set(series.ratio - 1)
 
@@ -141,6 +142,11 @@ class PodMetrics:
     def profiles_changed(self) -> None:
         """Profiles were measured anew: what was computed from the old ones is forgotten."""
         self._utilisation.clear()
+
+    def _expected_ns(self, spec: ModelSpec, plan: BatchPlan) -> int:
+        """The profile's own latency: the planner's prediction is corrected already and would hide the profile's error."""
+        profile = self._profile_of(spec, plan.lane.bucket)
+        return plan.predicted_ns if profile is None else profile.latency_ns(plan.execution_size)
 
     def _utilisation_of(self, spec: ModelSpec, plan: BatchPlan) -> float:
         key = (spec.digest, plan.lane.bucket, plan.rows)
@@ -176,7 +182,7 @@ class _Families:
         self.rows = self._histogram("batch_rows", "Rows of a batch, padding not counted.", row_buckets(models))
         self.error = Gauge(
             PREFIX + "profile_error_ratio",
-            "Measured over predicted run of a batch, minus 1; smoothed.",
+            "Measured run of a batch over its profile, minus 1; smoothed.",
             self._names(),
             registry=registry,
         )

@@ -13,13 +13,16 @@ import os
 import signal
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import export
 import minilm
 import numpy as np
-from demo_figures import HIGH, MODERATE, OVERLOAD, Step, deadline_ms_of, faults_of, make_step, profiles_of
+from demo_figures import HIGH, MODERATE, ON_TIME_MIN, OVERLOAD, Step, deadline_ms_of, faults_of, make_step, profiles_of
 from demo_sentences import Sentences, inputs_of
 from demo_service import Service, ServiceError
 from demo_tables import overload_line, profile_table, steps_table
@@ -45,10 +48,21 @@ SENTENCES_QUICK = 1000
 CALIBRATION_S, CALIBRATION_QUICK_S = 8.0, 4.0
 FULL_BATCHES = 2
 """Full batches per replica that the calibration keeps under way: one runs, one gathers."""
-OVERLOAD_TRIES = 3
-QUERIES = ("an instrument for looking at the stars", "someone was angry with a neighbour", "food made from milk")
+REPEATS = 2
+"""How often a step is done again when the machine turns out to be slower, or faster, than it was."""
+QUERIES = ("the weather turned bad", "a disease of the skin", "someone was very angry")
 QUERY_S = 30.0
+PART = 25
+"""Sentences that a thread takes at a time for the reference."""
 BEST = 3
+
+
+@dataclass
+class Target:
+    """What the load is measured by: sentences per second that can be had, and each request's deadline."""
+
+    capacity: float
+    deadline_ms: float
 
 
 class Demo:
@@ -72,18 +86,18 @@ class Demo:
             self._wait(service)
             profiles = profiles_of(service.state())
             self._say(profile_table(profiles, export.MAX_BATCH))
-            capacity = self._calibrate(service, sentences)
             deadline_ms = deadline_ms_of(profiles, sentences.main_bucket, export.MAX_BATCH)
+            target = Target(self._calibrate(service, sentences), deadline_ms)
             self._say(
-                f"Capacity {capacity:.0f} sentences/s. Deadline {deadline_ms} ms:"
+                f"Capacity {target.capacity:.0f} sentences/s. Deadline {deadline_ms} ms:"
                 f" four full batches of {sentences.main_bucket} tokens.\n"
             )
-            steps = self._rise(service, sentences, profiles[sentences.main_bucket], capacity, deadline_ms)
+            steps = self._rise(service, sentences, profiles[sentences.main_bucket], target)
             self._say(steps_table(steps, sentences.main_bucket))
             self._say(overload_line(steps[-1]))
             self._search(service, sentences)
         faults = faults_of(steps)
-        self._write(steps, profiles, capacity, deadline_ms, faults)
+        self._write(steps, profiles, target, faults)
         answers = sum(step.answered for step in steps)
         for fault in faults:
             self._say(f"[bold red]FAILED[/] {fault}")
@@ -130,13 +144,25 @@ class Demo:
         return Sentences(texts, ids, alone)
 
     def _reference(self, ids: Sequence[npt.NDArray[np.int64]]) -> npt.NDArray[np.float32]:
-        """Every sentence by itself through the plain torch module, in this process, unpadded."""
+        """Every sentence by itself through the plain torch module, in this process, unpadded; a thread per core."""
+        import torch
         from rich.progress import track
 
         encoder = minilm.load_encoder()
-        parts = [ids[k : k + 50] for k in range(0, len(ids), 50)]
-        shown = track(parts, "model alone", console=self._out.console, transient=True, disable=not self._out.live)
-        return np.concatenate([minilm.embed_alone(encoder, part) for part in shown])
+        # A sentence is too little work to be shared among cores.
+        torch.set_num_threads(1)
+        parts = [ids[k : k + PART] for k in range(0, len(ids), PART)]
+        with ThreadPoolExecutor(os.cpu_count()) as pool:
+            answers = pool.map(partial(minilm.embed_alone, encoder), parts)
+            shown = track(
+                answers,
+                "model alone",
+                len(parts),
+                console=self._out.console,
+                transient=True,
+                disable=not self._out.live,
+            )
+            return np.concatenate(list(shown))
 
     def _wait(self, service: Service) -> None:
         start = time.monotonic()
@@ -162,29 +188,31 @@ class Demo:
 
     # -- the load ------------------------------------------------------------------------------------------------------
 
-    def _rise(
-        self, service: Service, sentences: Sentences, profile: LatencyProfile, capacity: float, deadline_ms: float
-    ) -> list[Step]:
-        steps = [self._step(service, sentences, profile, load, capacity, deadline_ms) for load in (*MODERATE, HIGH)]
+    def _rise(self, service: Service, sentences: Sentences, profile: LatencyProfile, target: Target) -> list[Step]:
+        steps = []
+        for load in (*MODERATE, HIGH):
+            step = self._step(service, sentences, profile, load, target)
+            for _ in range(REPEATS):
+                if not step.moderate or step.on_time_ratio >= ON_TIME_MIN:
+                    break
+                # On a shared machine the capacity is not what it was: another program may have begun to run.
+                target.capacity = self._calibrate(service, sentences)
+                self._say(f"  not on time; the capacity is {target.capacity:.0f} sentences/s now: once more")
+                step = replace(self._step(service, sentences, profile, load, target), repeated=step.repeated + 1)
+            steps.append(step)
         load = OVERLOAD
-        for _ in range(OVERLOAD_TRIES):
-            overload = self._step(service, sentences, profile, load, capacity, deadline_ms)
+        for _ in range(REPEATS + 1):
+            overload = self._step(service, sentences, profile, load, target)
             if overload.refused:
                 break
-            # The calibration found less than there is (another process was running, perhaps).
+            # There is more capacity than was measured.
             load *= OVERLOAD
         return [*steps, overload]
 
     def _step(
-        self,
-        service: Service,
-        sentences: Sentences,
-        profile: LatencyProfile,
-        load: float,
-        capacity: float,
-        deadline_ms: float,
+        self, service: Service, sentences: Sentences, profile: LatencyProfile, load: float, target: Target
     ) -> Step:
-        rate = load * capacity
+        rate = load * target.capacity
         order, samples = sentences.in_turn()
         before = service.totals()
         report = self._load(
@@ -192,7 +220,7 @@ class Demo:
                 urls=service.addresses,
                 model=MODEL,
                 schedule=RateSchedule.constant(rate, self._step_s),
-                deadline_ns=round(deadline_ms * 1e6),
+                deadline_ns=round(target.deadline_ms * 1e6),
                 samples=samples,
                 keep_answers=True,
                 seed=round(100 * load),
@@ -201,8 +229,8 @@ class Demo:
         counted = service.totals().since(before)
         step = make_step(load, report, counted, profile, sentences.take(order, report))
         self._say(
-            f"{rate:5.0f} requests/s for {self._step_s:g} s: {step.on_time_ratio:.2%} on time,"
-            f" {step.batch_rows:.1f} rows a batch, {step.refused} refused"
+            f"{rate:5.0f} requests/s for {self._step_s:g} s: {step.on_time_ratio:7.2%} on time,"
+            f" {step.batch_rows:4.1f} rows a batch, {step.refused} refused"
         )
         return step
 
@@ -231,20 +259,19 @@ class Demo:
         self,
         steps: Sequence[Step],
         profiles: dict[int, LatencyProfile],
-        capacity: float,
-        deadline_ms: float,
+        target: Target,
         faults: list[str],
     ) -> None:
         from demo_picture import draw
 
         picture = export.BUILD / "demo.png"
-        draw(picture, steps, profiles, capacity, deadline_ms)
+        draw(picture, steps, profiles, target.capacity, target.deadline_ms)
         self._say(f"\nPicture: {_shown(picture)}")
         figures: dict[str, Any] = {
             "ok": not faults,
             "faults": faults,
-            "capacity_per_second": capacity,
-            "deadline_ms": deadline_ms,
+            "capacity_per_second": target.capacity,
+            "deadline_ms": target.deadline_ms,
             "threads": self._threads,
             "steps": [step.as_json() for step in steps],
         }

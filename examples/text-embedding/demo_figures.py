@@ -56,6 +56,8 @@ class Step:
     other: dict[str, int]
     """Ends that are neither answers nor refusals, by outcome: there should be none."""
     cosine_min: float | None
+    repeated: int = 0
+    """How often the step was done before, at the rate of a capacity that the machine no longer had."""
 
     @property
     def moderate(self) -> bool:

@@ -17,11 +17,10 @@ from harness_core.outcome import ANSWERED, Outcome
 
 from harness_runtime.batcher.assembly import assemble, describe, split
 from harness_runtime.batcher.delay import DispatchDelay
-from harness_runtime.batcher.endings import error_of
-from harness_runtime.batcher.flight import Flight, Waiting
+from harness_runtime.batcher.flight import Flight
 from harness_runtime.batcher.observer import NoObserver
+from harness_runtime.batcher.waiters import Waiters
 from harness_runtime.errors import RequestEnded
-from harness_runtime.ports import WorkResult
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -33,7 +32,7 @@ if TYPE_CHECKING:
     from harness_core.pod.snapshot import PodSnapshot
 
     from harness_runtime.batcher.observer import Observer
-    from harness_runtime.ports import Executor, JobResult, Work
+    from harness_runtime.ports import Executor, JobResult, Work, WorkResult
 
 log = logging.getLogger(__name__)
 
@@ -73,7 +72,7 @@ class Batcher:
         self._on_broken = on_broken
         self._grain_ns = timer_grain_ns
         self._ids = itertools.count(1)
-        self._waiting: dict[int, Waiting] = {}
+        self._waiting = Waiters()
         self._flights: dict[int, Flight] = {}
         self._delay = DispatchDelay()
         self._timer: asyncio.TimerHandle | None = None
@@ -81,7 +80,6 @@ class Batcher:
         self._due_ns: int | None = None
         self._turning = False
         self._refusal: tuple[str, str] | None = None
-        self._idle: list[asyncio.Future[None]] = []
 
     # -- for the data plane ---------------------------------------------------------------------------------------------
 
@@ -93,8 +91,7 @@ class Batcher:
         """
         request_id = next(self._ids)
         descriptor = self._admit(request_id, work)
-        waiting = Waiting(work, asyncio.get_running_loop().create_future())
-        self._waiting[request_id] = waiting
+        waiting = self._waiting.add(request_id, work)
         self._feed(self._machine.on_arrival, descriptor)
         self._poke()
         try:
@@ -144,10 +141,7 @@ class Batcher:
 
     async def wait_empty(self) -> None:
         """Return when no request is left."""
-        if self._waiting:
-            empty = asyncio.get_running_loop().create_future()
-            self._idle.append(empty)
-            await empty
+        await self._waiting.wait_empty()
 
     def close(self) -> None:
         """End whatever is left as unavailable, and take nothing any more."""
@@ -267,7 +261,7 @@ class Batcher:
 
     def _launch(self, now: int, plan: BatchPlan) -> None:
         """Hand a batch to the executor. What goes wrong here is the batch's failure, which the machine takes apart."""
-        works = [self._waiting[member].work for member in plan.members]
+        works = self._waiting.works(plan.members)
         members = {member: work.rows for member, work in zip(plan.members, works, strict=True)}
         flight = Flight(plan, works[0].spec, now, lone=not self._flights, members=members)
         self._flights[plan.batch_id] = flight
@@ -290,22 +284,13 @@ class Batcher:
         except Exception as error:
             log.exception("answer could not be split batch=%d model=%s", result.batch_id, flight.spec.name)
             return BatchResult(result.execution_ns, failure=f"the answer could not be split: {error}")
-        first = True
-        for member, outputs in parts.items():
-            waiting = self._waiting[member]
-            waiting.outputs, waiting.done_ns, waiting.first = outputs, now, first
-            first = False
+        self._waiting.keep(parts, now)
         return BatchResult(result.execution_ns, member_failures=failures)
 
     def _started(self, now: int, flight: Flight) -> None:
         flight.started = True
         self._feed(self._machine.on_started, flight.plan.batch_id)
-        waits: list[int] = []
-        for member in flight.members:
-            waiting = self._waiting.get(member)
-            if waiting is not None and not waiting.started:
-                waiting.started = True
-                waits.append(now - waiting.work.arrival_ns)
+        waits = self._waiting.begin(flight.members, now)
         self._watch(lambda observer: observer.batch_started(now, flight.spec, flight.plan, waits))
 
     def _done(self, now: int, flight: Flight, outcome: BatchResult) -> None:
@@ -317,23 +302,11 @@ class Batcher:
         self._watch(lambda observer: observer.batch_ended(now, spec, plan, outcome.execution_ns, failed=failed))
 
     def _end(self, now: int, ending: Ending) -> None:
-        waiting = self._waiting[ending.request_id]
-        work = waiting.work
-        result: WorkResult | RequestEnded
-        outcome, latency_ns = ending.outcome, None
-        if outcome not in ANSWERED:
-            result = error_of(ending, work.spec.name)
-        elif waiting.outputs is not None:
-            result, latency_ns = WorkResult(waiting.outputs, outcome), now - work.arrival_ns
-        else:
-            raise AssertionError(f"request {ending.request_id} ended as {outcome} without an answer")
+        work, latency_ns = self._waiting.end(now, ending)
+        outcome = ending.outcome
         self._watch(lambda observer: observer.request_ended(work.spec, outcome, work.weight, latency_ns))
-        del self._waiting[ending.request_id]
         if outcome not in ANSWERED:
             self._take_back(ending.request_id)
-        if not waiting.answer.done():
-            waiting.answer.set_result(result)
-        self._tell_idle()
 
     def _take_back(self, request_id: int) -> None:
         """Withdraw the staged batch of a request that ended early, when nobody else is in it: it would run for nobody (B006)."""
@@ -342,13 +315,6 @@ class Batcher:
                 if not any(member in self._waiting for member in flight.members):
                     self._executor.withdraw(batch_id)
                 return
-
-    def _tell_idle(self) -> None:
-        if not self._waiting:
-            for empty in self._idle:
-                if not empty.done():
-                    empty.set_result(None)
-            self._idle.clear()
 
     # -- guards -------------------------------------------------------------------------------------------------------------
 
@@ -369,6 +335,8 @@ class Batcher:
             log.exception("the batcher's observer failed")
 
     def _break(self, error: BaseException) -> None:
+        if self._refusal is not None:
+            return
         log.critical("the pod machine failed, the server ends error=%r", error, exc_info=error)
         self._end_all(BROKEN, "the server has failed and is about to restart")
         self._on_broken(error)
@@ -377,7 +345,7 @@ class Batcher:
         self._refusal = (reason, message)
         self._arm(0, None)
         now = self._clock()
-        for request_id in list(self._waiting):
+        for request_id in self._waiting:
             self._end(
                 now,
                 Ending(request_id, Outcome.UNAVAILABLE, reason, retry_after_ns=RETRY_MS * 1_000_000, message=message),

@@ -6,6 +6,7 @@ import asyncio
 
 import numpy as np
 import pytest
+from harness_core.decision import Decision, Ending
 from harness_core.outcome import Outcome
 from harness_runtime.errors import RequestEnded
 from harness_runtime.ports import JobOutput
@@ -129,7 +130,7 @@ def test_broken_machine_ends_every_request_and_is_not_ready(event):
             def fail(*_):
                 raise AssertionError("lost track")
 
-            setattr(bench.machine, event, fail) if hasattr(bench.machine, "__dict__") else _replace(bench, event, fail)
+            _replace(bench, event, fail)
             tasks = [first, *(bench.send(value) for value in range(3))]
             outcomes = [await outcome_of(task) for task in tasks]
             assert set(outcomes) == {Outcome.UNAVAILABLE}
@@ -146,6 +147,21 @@ def _replace(bench: Bench, event: str, fail) -> None:
             return fail if name == event else getattr(bench.machine, name)
 
     bench.batcher._machine = Failing()
+
+
+def test_answer_without_outputs_is_a_broken_machine_not_a_hanging_caller():
+    """A machine that calls a request answered whose batch never came back has lost track; the caller still gets an end."""
+
+    async def scenario():
+        async with Bench(executor=SimExecutor(lambda _job: None)) as bench:
+            task = bench.send(1)
+            await asyncio.sleep(0.001)
+            _replace(bench, "decide", lambda _now: Decision(endings=(Ending(1, Outcome.COMPLETED, "on_time"),)))
+            bench.send(2)
+            assert await outcome_of(task) is Outcome.UNAVAILABLE
+            assert len(bench.broken) == 1
+
+    virtually(scenario)
 
 
 def test_overdue_decision_is_no_sign_of_life():

@@ -234,6 +234,18 @@ def test_b003_isolated_members_respect_cancel_limit_and_loss():
     assert pod.machine.snapshot(0).pending_requests == 0
 
 
+def test_isolated_members_that_no_longer_fit_are_invalid():
+    """The bounds of a batch shrank while it ran and failed: what fits runs apart, the rest ends with the limit named."""
+    pod = Pod()
+    small, big = pod.arrive(0, rows=2), pod.arrive(0, rows=3)
+    pod.decide(0)
+    pod.machine.update_model(1 * MS, make_limits(max_batch_rows=2))
+    pod.done(10, failure="boom")
+    pod.done(17)
+    assert pod.outcome(small) is Outcome.COMPLETED
+    assert pod.endings[big].reason == "rows_over_max"
+
+
 def test_out_of_memory_is_taken_apart_and_named():
     """A single request that does not fit the device fails with the reason out_of_memory; smaller batches succeed."""
     pod = Pod()

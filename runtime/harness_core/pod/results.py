@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from harness_core import reasons
 from harness_core.outcome import Outcome
-from harness_core.pod import isolation
+from harness_core.pod import admission, isolation
 from harness_core.queue import Place
 
 if TYPE_CHECKING:
@@ -63,7 +63,16 @@ def _isolate(state: PodState, flight: Flight) -> None:
     if state.models.get(flight.plan.lane.model) is not model:
         for entry in flight.members:
             state.ledger.end(entry, Outcome.UNAVAILABLE, reasons.MODEL_REMOVED)
-    elif flight.members:
-        isolation.split(model.lane(flight.plan.lane), flight.members)
-        for entry in flight.members:
+        return
+    members = []
+    for entry in flight.members:
+        # The bounds of a batch may have shrunk since this one was formed.
+        objection = admission.oversize(entry.rows, entry.bytes, model.limits)
+        if objection is None:
             model.add(entry)
+            members.append(entry)
+        else:
+            reason, message = objection
+            state.ledger.end(entry, Outcome.INVALID, reason, message=message)
+    if members:
+        isolation.split(model.lane(flight.plan.lane), members)

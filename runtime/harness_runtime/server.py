@@ -43,6 +43,9 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 NS_PER_S = 1_000_000_000
+LINGER_S = 0.25
+"""From the last answer to the end of listening. A call that arrives while gRPC shuts down ends as CANCELLED, which no client repeats;
+those under way when the end was announced still arrive in this time and are told UNAVAILABLE."""
 ANSWERS_GRACE_S = 2.0
 """From the last answer to the end of its connection: what is in socket buffers still goes out."""
 UVLOOP_GRAIN_NS = 1_000_000
@@ -173,6 +176,8 @@ class Server:
 
     async def _take_down(self) -> None:
         self._batcher.close()
+        if not self._hurry.is_set():
+            await asyncio.sleep(LINGER_S)
         await self._edge.stop(0.0 if self._hurry.is_set() else ANSWERS_GRACE_S)
         await self._http.stop()
         await self._executor.stop()

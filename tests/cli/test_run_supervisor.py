@@ -154,3 +154,14 @@ def test_restarts_pause_longer_and_longer():
         await asyncio.wait_for(task, 20)
 
     asyncio.run(scenario())
+
+
+def test_a_model_that_cannot_be_loaded_ends_the_start_with_its_reason():
+    """The runtime would serve its other models and never be ready; whoever started it is told why instead of waiting."""
+    failing = WELL.replace('say(event="ready")', 'say(event="model_failed", model="m", version="1", reason="no file")')
+
+    async def scenario():
+        with pytest.raises(CliError, match=r"(?s)r-0 could not load every model.*model 'm': no file"):
+            await asyncio.wait_for(supervise([make_replica(failing)], Watch()).run(), 20)
+
+    asyncio.run(scenario())

@@ -50,6 +50,8 @@ class Replica:
     restarts: int = 0
     was_ready: bool = False
     exit_code: int | None = None
+    failed_models: list[str] = field(default_factory=list)
+    """What this run of the process said of models that it could not load."""
     log: deque[str] = field(default_factory=lambda: deque(maxlen=LOG_LINES))
 
     def describe(self) -> dict[str, Any]:
@@ -81,6 +83,7 @@ class ReplicaProcess:
         """Start, follow until the end, give the exit code. Raises OSError when it cannot be started."""
         replica = self._replica
         replica.state = ReplicaState.STARTING
+        replica.failed_models.clear()
         argv = replica.command(replica.grpc_port, replica.metrics_port)
         self._process = process = await asyncio.create_subprocess_exec(
             *argv,
@@ -144,6 +147,8 @@ class ReplicaProcess:
         if event == "listening":
             replica.grpc, replica.metrics = str(message.get("grpc", "")), str(message.get("metrics", ""))
             replica.grpc_port, replica.metrics_port = _port(replica.grpc), _port(replica.metrics)
+        elif event == "model_failed":
+            replica.failed_models.append(f"model {message.get('model')!r}: {message.get('reason')}")
         if event in set(ReplicaState):
             replica.state = ReplicaState(event)
             replica.was_ready = replica.was_ready or replica.state is ReplicaState.READY

@@ -89,6 +89,9 @@ class Supervisor:
 
     def _heard(self, replica: Replica, event: str) -> None:
         self._on_event(replica, event)
+        if event == "model_failed" and not replica.was_ready:
+            # It would serve the other models and never be ready: whoever starts it by hand wants the reason instead.
+            self._processes[replica.name].terminate()
         if all(other.was_ready for other in self._replicas):
             self._ready.set()
 
@@ -108,6 +111,10 @@ class Supervisor:
 
 
 def _last_words(replica: Replica, code: int) -> str:
+    if replica.failed_models:
+        return f"replica {replica.name} could not load every model:\n" + "\n".join(
+            f"  {m}" for m in replica.failed_models
+        )
     ended = f"was ended by signal {-code}" if code < 0 else f"ended with exit code {code}"
     words = "\n".join(f"  {line}" for line in replica.log) or "  (it said nothing)"
     return f"replica {replica.name} {ended} before it was ready:\n{words}"

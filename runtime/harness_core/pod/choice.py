@@ -6,7 +6,6 @@ start first (scheduling.md §1, Symphony; §5.3: by latest start, since by deadl
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from harness_core.pod import isolation
@@ -58,8 +57,6 @@ class Chooser:
 def _most_urgent(lanes: list[Lane], moment: Moment) -> tuple[Lane, Candidate] | None:
     if len(lanes) > 1:
         ranks = [lane.model.policy.urgency(lane, moment) for lane in lanes]
-        if sum(rank[0] == 0 for rank in ranks) > 1:
-            moment = replace(moment, shared=True)
         order = sorted(range(len(lanes)), key=ranks.__getitem__)
         lanes = [lanes[index] for index in order]
     for lane in lanes:

@@ -20,15 +20,13 @@ LOOK_AHEAD = 64
 class Moment:
     """When a batch formed now would begin, and what its answers need on top of its run.
 
-    ``begin_ns`` is now, or the expected end of the running batch for one that is staged behind it. ``shared``: other lanes
-    have work that can still be on time.
+    ``begin_ns`` is now, or the expected end of the running batch for one that is staged behind it.
     """
 
     now_ns: int
     begin_ns: int
     delay_ns: int
     draining: bool = False
-    shared: bool = False
 
     @property
     def base_ns(self) -> int:

@@ -50,7 +50,7 @@ NAMES = {window: "window", full_plan_only: "full plan only", growth_over_drops: 
 def main() -> None:
     """Print on-time requests/s of each rule, two seeds of 6 s."""
     print("on-time requests/s; l = 5 + b ms, max batch 32; one model D 50 ms | four models D 100 ms | eight, D 120 ms")
-    for rule in NAMES:
+    for rule, name in NAMES.items():
         deadline._heads_to_skip = rule
         tables = []
         for rates, changes in (
@@ -59,7 +59,7 @@ def main() -> None:
             ((500, 700), {"models": 8, "deadline_ms": 120, "shape": 0.5}),
         ):
             tables.append([round(rate * share_on_time(steady(rate, 6, **changes), (1, 2))) for rate in rates])
-        print(f"  {NAMES[rule]:18} {tables}")
+        print(f"  {name:18} {tables}")
     deadline._heads_to_skip = window
 
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 COSINE_MIN = 0.9999
 ON_TIME_MIN = 0.99
-EARLY_MIN = 0.95
+EARLY_MIN = 0.9
 """Share of the refusals of the overload step that must reach the client before the deadline; it shares the cores."""
 MODERATE = (0.2, 0.4, 0.6)
 HIGH = 0.8

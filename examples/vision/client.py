@@ -54,7 +54,7 @@ def main() -> None:
     probabilities = np.frombuffer(answer.raw_output_contents[0], np.float32)
     print(f"answered in {1000 * took:.1f} ms; {len(probabilities)} probabilities, sum {probabilities.sum():.4f}")
     for index in np.argsort(-probabilities)[:3]:
-        print(f"  class {index:4d}  {probabilities[index]:.5f}  (random weights: no meaning)")
+        print(f"  class {index:4d}  {probabilities[index]:.7f}  (random weights: no meaning)")
 
 
 if __name__ == "__main__":

@@ -69,13 +69,18 @@ def test_ready_then_answers_then_drains(tmp_path):
 
 def test_sigterm_loses_no_accepted_request(tmp_path):
     """Drain: what runs and what waits is answered, what comes later is told to go elsewhere, exit status 0."""
-    slow = emulated("m", 300_000, 0, max_batch=1, objective={"latencyMilliseconds": 20_000})
+    write_model(tmp_path, "echo", echo_source("if inputs['X'][0, 0] == 1: time.sleep(4)"))
+    slow = model("echo", tmp_path, maxBatchSize=1, batching={"policy": "Immediate"})
+    slow["objective"] = {"latencyMilliseconds": 100_000}
     with pod_of(tmp_path, slow) as pod:
-        futures = [pod.send(call(value)) for value in range(6)]
+        # The first runs for seconds, so that the others are seen waiting however slow this machine is.
+        futures = [pod.send(echo(first=1.0))]
+        wait_until(lambda: pod.metric("harness_inflight_batches") == 1)
+        futures += [pod.send(echo(first=2.0)) for _ in range(5)]
         wait_until(lambda: pod.metric("harness_queue_requests") == 5)
         pod.process.send_signal(signal.SIGTERM)
         pod.wait_event("draining")
-        late = pod.send(call(9))
+        late = pod.send(echo(first=9.0))
         assert status_of(late) is grpc.StatusCode.UNAVAILABLE
         assert [status_of(future) for future in futures] == [grpc.StatusCode.OK] * 6
         pod.wait_event("stopped")
@@ -150,11 +155,15 @@ def test_idle_server_takes_next_to_no_cpu(tmp_path):
         pod.infer(call())
         time.sleep(1.0)
         processes = [psutil.Process(pod.process.pid), *psutil.Process(pod.process.pid).children(recursive=True)]
-        used = -sum(sum(process.cpu_times()[:2]) for process in processes)
-        begun = time.monotonic()
-        time.sleep(4.0)
-        used += sum(sum(process.cpu_times()[:2]) for process in processes)
-        assert used / (time.monotonic() - begun) < 0.01
+
+        def share(seconds: float) -> float:
+            begun, used = time.monotonic(), -sum(sum(process.cpu_times()[:2]) for process in processes)
+            time.sleep(seconds)
+            used += sum(sum(process.cpu_times()[:2]) for process in processes)
+            return used / (time.monotonic() - begun)
+
+        # The quietest of three windows: a tick of 10 ms charged to the wrong process is a quarter of the bound.
+        assert min(share(4.0) for _ in range(3)) < 0.01
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import sys
 import time
 import warnings
@@ -17,6 +18,8 @@ import minilm
 
 HERE = Path(__file__).resolve().parent
 BUILD = HERE / "build"
+MARKER = f'sha256: "{"0" * 64}"'
+"""In the committed file: a valid service that no artefact matches."""
 MAX_BATCH = 32
 
 
@@ -45,11 +48,11 @@ def export_encoder(path: Path) -> None:
 
 def render_service(template: Path, target: Path, sha256: str) -> None:
     """Copy the service file with the artefact's sha256 filled in."""
-    marker = "sha256: filled-in-by-export.py"
     text = template.read_text()
-    if marker not in text:
-        raise SystemExit(f"{template} has no line `{marker}`.")
-    target.write_text(text.replace(marker, f"sha256: {sha256}"))
+    if MARKER not in text:
+        raise SystemExit(f"{template} has no line `{MARKER}`.")
+    # The rest of the line is about the placeholder.
+    target.write_text(re.sub(f"{re.escape(MARKER)}.*", f"sha256: {sha256}", text))
 
 
 def fingerprint() -> dict[str, str]:

@@ -8,6 +8,7 @@ The weights are random on purpose: nothing is downloaded, and the example is abo
 from __future__ import annotations
 
 import hashlib
+import re
 import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,7 +18,8 @@ if TYPE_CHECKING:
 
 HERE = Path(__file__).resolve().parent
 BUILD = HERE / "build"
-MARKER = "sha256: filled-in-by-export.py"
+MARKER = f'sha256: "{"0" * 64}"'
+"""In service.yaml: a valid service that no artefact matches."""
 SEED = 0
 MAX_BATCH = 16
 
@@ -53,7 +55,10 @@ def main() -> None:
     export_model(artefact)
     template = (HERE / "service.yaml").read_text()
     service = BUILD / "service.yaml"
-    service.write_text(template.replace(MARKER, f"sha256: {hashlib.sha256(artefact.read_bytes()).hexdigest()}"))
+    # The rest of the line is about the placeholder.
+    service.write_text(
+        re.sub(f"{re.escape(MARKER)}.*", f"sha256: {hashlib.sha256(artefact.read_bytes()).hexdigest()}", template)
+    )
     print(f"{artefact.relative_to(HERE)}: {artefact.stat().st_size / 1e6:.0f} MB, random weights (seed {SEED})")
     print(f"{service.relative_to(HERE)}: run it with `harness run -f {service.relative_to(HERE)}`")
 

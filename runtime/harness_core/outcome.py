@@ -23,7 +23,7 @@ class Outcome(StrEnum):
     REJECTED_CAPACITY = "rejected_capacity"
     """Never queued: a bound on requests, rows or bytes was reached."""
     SHED = "shed"
-    """Queued, and then gave way to more valuable work."""
+    """Queued, and then gave way to a fuller batch of requests that can still be on time."""
     CANCELLED = "cancelled"
     """Withdrawn by its caller."""
     UNAVAILABLE = "unavailable"

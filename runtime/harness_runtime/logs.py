@@ -15,26 +15,37 @@ STDOUT = 1
 
 
 class LineFormatter(logging.Formatter):
-    """``time=… level=… logger=… msg="…"``: readable, and split by any log collector. A traceback follows on its own lines."""
+    """``time=… level=… logger=… msg="…"``: readable, and split by any log collector.
+
+    ``fields`` come before ``msg`` on every line. A traceback is part of its line, as ``trace="…"`` with escaped line breaks: that of
+    ``exc_info``, or what was logged as ``extra={"trace": text}``.
+    """
 
     default_time_format = "%Y-%m-%dT%H:%M:%S"
     default_msec_format = "%s.%03d"
 
-    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - the base class's name
-        """One line; quotes and line breaks of the message are escaped."""
-        time = self.formatTime(record)
-        text = json.dumps(record.message, ensure_ascii=False)
-        return f"time={time} level={record.levelname.lower()} logger={record.name} msg={text}"
+    def __init__(self, **fields: Any) -> None:
+        super().__init__()
+        self._fields = "".join(f" {name}={value}" for name, value in fields.items())
 
-    def usesTime(self) -> bool:  # noqa: N802 - the base class's name
-        """Always: the line begins with it."""
-        return True
+    def format(self, record: logging.LogRecord) -> str:
+        """One line; quotes and line breaks of message and traceback are escaped."""
+        head = f"time={self.formatTime(record)} level={record.levelname.lower()} logger={record.name}{self._fields}"
+        line = f"{head} msg={_escaped(record.getMessage())}"
+        trace = getattr(record, "trace", "")
+        if record.exc_info and not trace:
+            trace = self.formatException(record.exc_info)
+        return f"{line} trace={_escaped(trace)}" if trace else line
 
 
-def configure(level: int = logging.INFO) -> None:
-    """Send every log line of the process to stderr."""
+def _escaped(text: str) -> str:
+    return json.dumps(text, ensure_ascii=False)
+
+
+def configure(level: int = logging.INFO, **fields: Any) -> None:
+    """Send every log line of the process to stderr; ``fields`` stand on each of them."""
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(LineFormatter())
+    handler.setFormatter(LineFormatter(**fields))
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(level)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import logging
+import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
@@ -93,7 +94,8 @@ def _settings(arguments: argparse.Namespace) -> RuntimeSettings:
         accelerator_class=arguments.accelerator_class,
     )
     for notice in loaded.notices:
-        log.warning("%s", notice)
+        # Nothing to be warned of: the same file serves a cluster. harness run tells them once for all replicas.
+        log.info("note: %s", notice)
     try:
         return from_service(
             loaded.services[0],
@@ -107,6 +109,8 @@ def _settings(arguments: argparse.Namespace) -> RuntimeSettings:
 
 
 async def _serve(settings: RuntimeSettings, announce_fd: int) -> int:
+    # gRPC's core writes lines of its own beside our log, also for what we report ourselves (a port that is taken).
+    os.environ.setdefault("GRPC_VERBOSITY", "NONE")
     # Late: a mistake in the settings is told before gRPC is loaded.
     from harness_runtime.server import serve  # noqa: PLC0415
 

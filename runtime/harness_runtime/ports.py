@@ -88,7 +88,7 @@ class ExecutorListener(Protocol):
 
 
 class LoadError(Exception):
-    """A model could not be loaded; the message says why in a user's words."""
+    """A model could not be loaded; the message says why in a user's words, and leaves it to the teller to name the model."""
 
 
 class Executor(Protocol):

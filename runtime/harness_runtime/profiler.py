@@ -138,9 +138,7 @@ async def _run(executor: Runs, spec: ModelSpec, bucket: Bucket, size: int, fill:
         for tensor, shape in zip(spec.inputs, bucket.shapes, strict=True)
         for array in [_constant(tensor.datatype, (size, *shape) if spec.max_batch_size else shape, fill)]
     ]
-    where = f"model '{spec.name}' version {spec.version}: the warm-up run of {size} rows" + (
-        f" in bucket {bucket.name}" if bucket.name else ""
-    )
+    where = f"the warm-up run of {size} rows" + (f" in bucket {bucket.name}" if bucket.name else "")
     try:
         result = await executor.run(Job(batch_id=0, digest=spec.digest, rows=size, execution_size=size, inputs=inputs))
     except (RuntimeError, ValueError) as error:

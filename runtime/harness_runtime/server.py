@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 import logging
 import os
 import signal
@@ -134,7 +133,7 @@ class Server:
         bind = self._settings.bind
         for notice in self._settings.notices:
             log.warning("%s", notice)
-        log.info("effective settings %s", json.dumps(self._settings.effective()))
+        log.info("%s (all settings: /state)", self._settings.summary())
         self._announce(
             "listening", grpc=_address(bind, grpc_port), metrics=_address(bind, metrics_port), pid=os.getpid()
         )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, Final
 
 from harness_api.base import Fault, format_path
@@ -13,7 +13,7 @@ from harness_runtime.configured import configure
 from harness_runtime.executor.settings import DEVICES
 from harness_runtime.profiles import KnownProfiles
 from harness_runtime.repository import RepositoryError
-from harness_runtime.state import jsonable
+from harness_runtime.state import jsonable, summary_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -102,9 +102,18 @@ class RuntimeSettings:
     """What was given and has no effect here."""
 
     def effective(self) -> dict[str, Any]:
-        """Every setting in force, in JSON's types: shown on ``/state``, in the log and in ModelConfig (design.md §2.10)."""
-        settings: dict[str, Any] = jsonable(self)
-        return settings
+        """Every setting of the process in force, in JSON's types (design.md §2.10). Those of models: ``state.describe_model``."""
+        return {
+            name: jsonable(getattr(self, name)) for name in (each.name for each in fields(self)) if name != "models"
+        }
+
+    def summary(self) -> str:
+        """What a log should hold of a start: the bounds of the process, and of each model policy, sizes and limits."""
+        models = "; ".join(summary_of(entry) for entry in self.models)
+        return (
+            f"device {self.device}, threads {self.threads or 'chosen by torch'}, at most {self.pod.max_pending_requests} requests and"
+            f" {self.pod.max_pending_bytes} bytes pending; {models}"
+        )
 
 
 def from_service(

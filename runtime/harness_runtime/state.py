@@ -53,8 +53,13 @@ def describe_profile(profile: LatencyProfile) -> dict[str, Any]:
 
 
 def describe_model(entry: ModelEntry) -> dict[str, Any]:
-    """One model: configuration, effective limits, state, measured profiles by bucket."""
+    """One model: configuration, effective limits, state, profiles in force by bucket.
+
+    ``default_profile`` serves buckets without one: null when they have theirs, or it is one of them (``default_bucket`` names it).
+    """
     limits = jsonable(entry.limits)
+    profiles, default = entry.limits.profiles, entry.limits.default_profile
+    same = next((bucket for bucket, profile in profiles.items() if profile == default), None)
     return {
         "name": entry.spec.name,
         "version": entry.spec.version,
@@ -62,6 +67,17 @@ def describe_model(entry: ModelEntry) -> dict[str, Any]:
         "reason": entry.reason,
         "spec": jsonable(entry.spec),
         "limits": {name: value for name, value in limits.items() if name not in {"profiles", "default_profile"}},
-        "default_profile": limits["default_profile"],
-        "profiles": jsonable(entry.profiles),
+        "profiles": limits["profiles"],
+        "default_bucket": same,
+        "default_profile": limits["default_profile"] if same is None else None,
     }
+
+
+def summary_of(entry: ModelEntry) -> str:
+    """One model in a few words: policy, sizes, limits."""
+    spec, limits = entry.spec, entry.limits
+    sizes = f", sizes {','.join(map(str, spec.execution_sizes))}" if spec.execution_sizes else ""
+    return (
+        f"model {spec.name} version {spec.version}: {limits.policy}, batches to {spec.max_rows}{sizes}, objective {spec.objective_ns / 1e6:g} ms,"
+        f" queue {limits.max_queue_requests} requests, {limits.max_queue_bytes} bytes"
+    )

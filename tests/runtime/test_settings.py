@@ -13,6 +13,7 @@ from harness_core.pod.settings import PolicyName, TimeoutAction
 from harness_core.profile import LatencyProfile
 from harness_runtime.model import Emulation, ModelFormat, ModelState
 from harness_runtime.settings import RuntimeOptions, SettingsError, from_service
+from harness_runtime.state import describe_model
 from harness_runtime.tensors import Buckets, Datatype, TensorSpec
 
 from tests.api.helpers_api import changed, load_document, profile_document, service_document
@@ -92,7 +93,8 @@ def test_every_setting_of_the_file_arrives(document, tmp_path):
     assert (settings.max_hold_ns, settings.drain_ns) == (7_000 * MS, 9_000 * MS)
     assert (settings.service_name, settings.group) == ("text-embeddings", "a100")
     effective = json.loads(json.dumps(settings.effective()))
-    assert effective["models"][0]["limits"]["max_queue_delay_ns"] == 700_000
+    assert "models" not in effective  # /state shows them beside the settings, once
+    assert describe_model(settings.models[0])["limits"]["max_queue_delay_ns"] == 700_000
     assert (effective["bind"], effective["threads"], effective["max_message_bytes"]) == ("127.0.0.2", 2, 4096)
 
 

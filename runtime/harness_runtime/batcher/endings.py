@@ -20,7 +20,7 @@ _SENTENCE: Final[dict[Outcome, str]] = {
     Outcome.EXPIRED: "waited until it could no longer be answered before its limit",
     Outcome.REJECTED_INFEASIBLE: "cannot be answered before its limit",
     Outcome.REJECTED_CAPACITY: "the queue is full",
-    Outcome.SHED: "gave way to more valuable work",
+    Outcome.SHED: "gave way to a fuller batch of requests that can still be on time",
     Outcome.CANCELLED: "was withdrawn by its caller",
     Outcome.UNAVAILABLE: "nothing can run it now",
     Outcome.FAILED: "the model failed",

@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from dataclasses import dataclass
 from typing import Protocol
 
 
 class BindError(Exception):
     """The address could not be bound; the message names it."""
+
+
+def bind_error(host: str, port: int, error: OSError) -> BindError:
+    """One line: the address and the system's own reason (event loops and libraries put words of their own around it)."""
+    known = error.errno in errno.errorcode
+    reason = os.strerror(error.errno) if known and error.errno is not None else error.strerror or str(error)
+    address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    return BindError(f"cannot listen on {address}: {reason[:1].lower()}{reason[1:]}")
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,7 +24,7 @@ def check_fits(spec: ModelSpec, slot_bytes_max: int) -> None:
         need = sum(full_batch_bytes(tensor, spec.max_rows) for tensor in tensors)
         if need > slot_bytes_max:
             raise LoadError(
-                f"the {what} of a full batch of model '{spec.name}' ({spec.max_rows} rows) take {need} bytes, an executor slot "
+                f"the {what} of a full batch ({spec.max_rows} rows) take {need} bytes, an executor slot "
                 f"holds {slot_bytes_max}: lower maxBatchSize or raise the slot's size"
             )
 

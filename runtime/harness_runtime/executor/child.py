@@ -18,13 +18,14 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from harness_runtime import logs
 from harness_runtime.executor import wire
 from harness_runtime.executor.checks import write_outputs
 from harness_runtime.executor.layout import Placed, read
 from harness_runtime.executor.memory import WITHDRAWN, Side, SlotMemory
 from harness_runtime.executor.runners import make_runner
 from harness_runtime.executor.runners.base import DeviceLostError, ModelFaultError
-from harness_runtime.executor.runners.faults import is_out_of_memory, say
+from harness_runtime.executor.runners.faults import is_out_of_memory, own_frames, say
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -80,14 +81,8 @@ class Worker:
     def _load(self, spec: ModelSpec) -> None:
         try:
             runner = make_runner(spec, self._config)
-        except (Exception, SystemExit) as error:
-            log.warning(
-                "model %s version %s does not load: %s",
-                spec.name,
-                spec.version,
-                say(error),
-                exc_info=_unexpected(error),
-            )
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - a model may raise anything
+            _log_fault(f"model {spec.name} version {spec.version} does not load", error)
             _free_memory()
             self._send(["loaded", spec.digest, "", say(error)])
             return
@@ -115,9 +110,10 @@ class Worker:
         except DeviceLostError as error:
             self._send(["failing", f"the device can run nothing any more: {say(error)}"])
             raise
-        except (Exception, SystemExit) as error:
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - a model may raise anything
             # One bad batch hurts only itself, whatever a model raises; the traceback is for the log, not for callers.
-            log.warning("batch of generation %d failed: %s", generation, say(error), exc_info=_unexpected(error))
+            model = self._models.get(digest)
+            _log_fault(f"model {model.spec.name if model else digest}: a batch of {size} rows failed", error)
             reason, out_of_memory = say(error), is_out_of_memory(error)
         if out_of_memory:
             _free_memory()
@@ -138,9 +134,11 @@ class Worker:
         return placed
 
 
-def _unexpected(error: BaseException) -> bool:
-    """Whether a traceback says more than the message."""
-    return not isinstance(error, ModelFaultError)
+def _log_fault(what: str, error: BaseException) -> None:
+    """One line with the model's own frames; all frames, most of them a framework's, only for who asked for more."""
+    log.warning("%s: %s", what, say(error), extra={"trace": own_frames(error)})
+    if not isinstance(error, ModelFaultError):
+        log.debug("%s: every frame", what, exc_info=error)
 
 
 def _free_memory() -> None:
@@ -168,14 +166,17 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--parent", type=int, required=True)
     options = parser.parse_args(argv)
     _bind_to_parent(options.parent)
-    logging.basicConfig(
-        stream=sys.stderr, level=logging.INFO, format=f"executor[{os.getpid()}] %(levelname)s %(name)s: %(message)s"
-    )
     with socket.socket(fileno=options.control) as channel:
         kind, config = wire.decode(channel.recv(wire.MESSAGE_BYTES_MAX))
         if kind != "config":
             raise SystemExit(f"expected the configuration, got '{kind}'")
-        Worker(channel, SlotMemory(options.memory, config["slots"], config["region_bytes"]), config).serve()
+        logs.configure(config["log_level"], executor=os.getpid())
+        worker = Worker(channel, SlotMemory(options.memory, config["slots"], config["region_bytes"]), config)
+        try:
+            worker.serve()
+        except Exception:
+            log.exception("the executor process ends")
+            raise SystemExit(1) from None
 
 
 if __name__ == "__main__":

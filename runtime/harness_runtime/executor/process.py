@@ -192,6 +192,7 @@ class ProcessExecutor:
             "device": settings.device,
             "threads": settings.threads,
             "allow_python_models": settings.allow_python_models,
+            "log_level": log.getEffectiveLevel(),
         }
         began = time.monotonic_ns()
         self._link = ChildLink(self._memory, config, on_message=self._on_message, on_exit=self._on_exit)
@@ -204,7 +205,7 @@ class ProcessExecutor:
         message = ["load", wire.spec_to_json(spec)]
         device, reason = await self._ask(message, spec.digest, self.settings.load_timeout_ns, what)
         if reason is not None:
-            raise LoadError(f"model '{spec.name}' version {spec.version}: {reason}")
+            raise LoadError(reason)
         self.device = device
         self._load_ns[spec.digest] = time.monotonic_ns() - began
 

@@ -12,7 +12,7 @@ import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.server import ServerState
 
-from harness_runtime.edge.port import BindError
+from harness_runtime.edge.port import bind_error
 
 if TYPE_CHECKING:
     from starlette.applications import Starlette
@@ -50,7 +50,7 @@ class HttpServer:
         try:
             self._server = await loop.create_server(self._protocol, self._bind, self._port)
         except OSError as error:
-            raise BindError(f"cannot listen on {self._bind}:{self._port}: {error.strerror or error}") from error
+            raise bind_error(self._bind, self._port, error) from error
         port: int = self._server.sockets[0].getsockname()[1]
         return port
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from typing import TYPE_CHECKING
 
 import grpc
@@ -11,7 +12,7 @@ from grpc_health.v1 import health, health_pb2_grpc
 from harness_runtime.edge.grpc.health import Health
 from harness_runtime.edge.grpc.reflection import add_reflection
 from harness_runtime.edge.grpc.servicer import SERVICE, Servicer
-from harness_runtime.edge.port import BindError
+from harness_runtime.edge.port import BindError, bind_error
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
@@ -48,10 +49,10 @@ class GrpcEdge:
         address = f"{host}:{settings.port}"
         try:
             port: int = server.add_insecure_port(address)
-        except RuntimeError as error:
-            raise BindError(f"cannot listen on {address}: {error}") from error
+        except RuntimeError:
+            port = 0
         if port == 0:
-            raise BindError(f"cannot listen on {address}")
+            raise _reason(settings.bind, settings.port)
         await self._health.refresh()
         await server.start()
         self._server = server
@@ -84,6 +85,20 @@ class GrpcEdge:
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+
+
+def _reason(host: str, port: int) -> BindError:
+    """Why gRPC cannot listen there. It does not tell, so the system is asked."""
+    try:
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        for family, kind, protocol, _, address in found:
+            with socket.socket(family, kind, protocol) as probe:
+                probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                probe.bind(address)
+                probe.listen(1)
+    except OSError as error:
+        return bind_error(host, port, error)
+    return bind_error(host, port, OSError(0, "gRPC refuses the address"))
 
 
 def _options(settings: EdgeSettings) -> list[tuple[str, int]]:

@@ -58,7 +58,14 @@ class ChildLink:
         finally:
             theirs.close()
         self.pid = self._process.pid
-        self._pidfd = os.pidfd_open(self.pid)
+        try:
+            self._pidfd = os.pidfd_open(self.pid)
+        except OSError:
+            # Nobody could wait for this child: it must not outlive the attempt.
+            self._process.kill()
+            self._process.wait()
+            self._channel.close()
+            raise
         self._channel.setblocking(False)
         self._loop.add_reader(self._channel.fileno(), self._readable)
         self._loop.add_reader(self._pidfd, self._ended)
@@ -66,8 +73,8 @@ class ChildLink:
 
     @property
     def alive(self) -> bool:
-        """False once ``on_exit`` was told."""
-        return not self._told
+        """False once it was killed, or ``on_exit`` was told."""
+        return not self._told and self._reason is None
 
     def send(self, message: list[Any]) -> None:
         """Send without waiting. A child that is gone, or does not read, is killed: its end then shows as usual.

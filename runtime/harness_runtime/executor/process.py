@@ -211,17 +211,20 @@ class ProcessExecutor:
 
     async def _ask(self, message: list[Any] | None, key: str, timeout_ns: int, what: str) -> list[Any]:
         """Send and wait for the reply under ``key``; a child that does not reply in time is killed."""
-        if self._link is None or not self._link.alive:
+        link = self._link
+        if link is None or not link.alive:
+            await self._gone(link)
             raise LoadError(f"the executor process ended before {what}")
         reply: asyncio.Future[list[Any]] = asyncio.get_running_loop().create_future()
         self._replies[key] = reply
         try:
             if message is not None:
-                self._link.send(message)
+                link.send(message)
             return await asyncio.wait_for(reply, timeout_ns / 1e9)
         except TimeoutError:
             late = f"{what} took longer than {timeout_ns / 1e9:.0f} s"
-            self._link.kill(late)
+            link.kill(late)
+            await self._gone(link)
             raise LoadError(late) from None
         except ExecutorLostError as error:
             raise LoadError(f"{error} while {what}") from None
@@ -230,6 +233,12 @@ class ProcessExecutor:
         finally:
             self._replies.pop(key, None)
             self._watch_head()
+
+    async def _gone(self, link: ChildLink | None) -> None:
+        """Wait for the end of a child that was killed: who is told of it must find the executor down, not still up."""
+        if link is not None:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(link.wait(), _KILLED_S)
 
     async def _wait_up(self) -> None:
         try:
@@ -384,7 +393,8 @@ class ProcessExecutor:
         """Start the process and load every model again, for as long as it takes."""
         killers: Counter[str] = Counter()
         while True:
-            assert self._link is not None  # noqa: S101 - it is the one that was lost
+            assert self._link is not None  # noqa: S101 - it is the one that was lost, or the one of the last try
+            self._link.kill("the restart was given up")
             await self._link.wait()
             self._link.close()
             await asyncio.sleep(self._backoff_ns() / 1e9)
@@ -397,11 +407,19 @@ class ProcessExecutor:
             except (LoadError, OSError) as error:
                 self._failures += 1
                 log.warning("executor restart failed, next try in %.1f s: %s", self._backoff_ns() / 1e9, error)
+            except Exception:
+                # Whatever it is: without another try nobody would ever hear of this executor again.
+                self._failures += 1
+                log.exception("executor restart failed, next try in %.1f s", self._backoff_ns() / 1e9)
         log.info("executor restored, process %s", self.pid)
         self._tell(lambda listener: listener.on_restored())
 
     async def _reload(self, killers: Counter[str]) -> None:
-        """Load all models. One that cannot be loaded, or ends the process twice, is left out and does not hold up the others."""
+        """Load all models. One that cannot be loaded, or ends the process twice, is left out and does not hold up the others.
+
+        Raises:
+            LoadError: the process ended, or was killed since it hung.
+        """
         assert self._link is not None  # noqa: S101 - just started
         for digest, spec in list(self._specs.items()):
             if killers[digest] > 1:
@@ -412,7 +430,7 @@ class ProcessExecutor:
             except LoadError as error:
                 alive = self._link.alive
                 killers[digest] += not alive
-                if killers[digest] == 1:
+                if not alive and killers[digest] == 1:
                     raise
                 log.error("model %s version %s is lost: %s", spec.name, spec.version, error)  # noqa: TRY400 - no traceback of ours
                 self.failed_models[digest] = str(error)

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -277,6 +278,82 @@ async def test_a_model_that_kills_the_process_at_reload_is_left_out(tmp_path):
         assert "status 3" in rig.executor.failed_models[bad.digest]
         result, _ = await rig.ask(make_job(good, np.ones((1, 4), dtype="<f4")))
         assert result.error is None
+
+
+async def test_a_model_that_kills_one_reload_and_fails_the_next_is_left_out(tmp_path):
+    """The second failure leaves a living process: the restart goes on with it instead of waiting for its end for ever."""
+    good, bad = make_spec(), python_model(tmp_path, "return {'y': x}", name="bad")
+    async with running(bad, good, restart_backoff_ns=SECOND_NS // 100) as rig:
+        bad.path.write_text(
+            "import os, pathlib\n"
+            f"mark = pathlib.Path({str(tmp_path / 'died')!r})\n"
+            "if mark.exists():\n    raise ValueError('not again')\n"
+            "mark.touch()\nos._exit(3)\n"
+        )
+        os.kill(rig.executor.pid, signal.SIGKILL)
+        await rig.listener.until(lambda: rig.listener.count("restored") == 1, "restart")
+        assert rig.executor.restarts == 2
+        assert "not again" in rig.executor.failed_models[bad.digest]
+        result, _ = await rig.ask(make_job(good, np.ones((1, 4), dtype="<f4")))
+        assert result.error is None
+
+
+async def test_a_model_that_hangs_at_reload_is_left_out_and_blames_nobody_else(tmp_path):
+    """It is killed twice and then left out; the model behind it comes back."""
+    bad, good = python_model(tmp_path, "return {'y': x}", name="bad"), make_spec()
+    settings = {"load_timeout_ns": 2 * SECOND_NS, "restart_backoff_ns": SECOND_NS // 100}
+    async with running(bad, good, **settings) as rig:
+        bad.path.write_text("import time\ntime.sleep(600)\n")
+        os.kill(rig.executor.pid, signal.SIGKILL)
+        await rig.listener.until(lambda: rig.listener.count("restored") == 1, "restart")
+        assert rig.executor.restarts == 3
+        assert list(rig.executor.failed_models) == [bad.digest]
+        assert "took longer than 2 s" in rig.executor.failed_models[bad.digest]
+        result, _ = await rig.ask(make_job(good, np.ones((1, 4), dtype="<f4")))
+        assert result.error is None
+
+
+async def test_after_a_load_that_hung_the_next_one_finds_the_executor_down(tmp_path):
+    """Who is told of the time-out is not told that the next model is at fault: its load waits for the restart."""
+    slow = python_model(tmp_path, "return {}", name="slow")
+    slow.path.write_text("import time\ntime.sleep(600)\n")
+    async with running(load_timeout_ns=2 * SECOND_NS) as rig:
+        with pytest.raises(LoadError, match="took longer than 2 s"):
+            await rig.executor.load(slow)
+        assert not rig.executor.up
+        rig.executor.settings = replace(rig.executor.settings, load_timeout_ns=60 * SECOND_NS)
+        await rig.executor.load(make_spec())
+
+
+async def test_a_fault_of_the_restart_itself_does_not_end_it(monkeypatch):
+    """Whatever goes wrong: the child of that try is ended, and there is another try."""
+    async with running(make_spec(), restart_backoff_ns=SECOND_NS // 100) as rig:
+        load, faults = rig.executor._load_now, [KeyError("a fault")]
+
+        async def faulty(spec):
+            if faults:
+                raise faults.pop()
+            await load(spec)
+
+        monkeypatch.setattr(rig.executor, "_load_now", faulty)
+        os.kill(rig.executor.pid, signal.SIGKILL)
+        await rig.listener.until(lambda: rig.listener.count("restored") == 1, "restart")
+        assert rig.executor.restarts == 2
+        assert len(psutil.Process().children(recursive=True)) == 1
+
+
+async def test_a_child_that_cannot_be_watched_is_ended(monkeypatch):
+    """Without a process descriptor nobody would notice its end, nor end it."""
+
+    def refuse(_pid):
+        raise OSError("too many open files")
+
+    monkeypatch.setattr(os, "pidfd_open", refuse)
+    executor = ProcessExecutor(ExecutorSettings(slot_bytes_max=4096))
+    with pytest.raises(OSError, match="too many open files"):
+        await executor.start(Recorder())
+    await executor.stop()
+    assert psutil.Process().children(recursive=True) == []
 
 
 async def test_the_watchdog_ends_a_run_that_takes_far_too_long(tmp_path):

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
+import time
 
 import numpy as np
 import pytest
@@ -83,6 +86,16 @@ def test_latency_counts_from_the_intended_send_time():
     assert latency[-1] > 20 * 50 - 190 - 20
     assert not report.valid
     assert "late itself" in report.faults[0]
+
+
+@pytest.mark.parametrize("schedule", [RateSchedule.constant(1 / 100, 150), RateSchedule.constant(0, 120)])
+def test_an_interrupt_need_not_wait_for_the_next_request(schedule):
+    """Ctrl-C ends the sending at once, between two requests that are far apart and in the silence behind the last one."""
+    begun = time.monotonic()
+    with FakeServer() as server:
+        report = run_load(make_config(server, schedule=schedule), lambda _moment: os.kill(os.getpid(), signal.SIGINT))
+    assert time.monotonic() - begun < 30
+    assert report.interrupted
 
 
 def test_weights_priority_and_rows_are_sent():

@@ -110,7 +110,7 @@ class _Run:
         self._answers: list[bytes | None] = []
         self._tasks: set[asyncio.Task[None]] = set()
         self._room = asyncio.Event()
-        self._stopped = asyncio.Event()
+        self._due = asyncio.Event()
         self._interrupted = False
         self._failure: BaseException | None = None
         self._base_ns = 0
@@ -164,7 +164,7 @@ class _Run:
 
     async def _open_loop(self, arrivals: list[int]) -> None:
         """Each request at its time, whatever became of the others."""
-        due = asyncio.Event()
+        due = self._due
         pacer = make_pacer(asyncio.get_running_loop(), due.set)
         recorder, base_ns = self._recorder, self._base_ns
         try:
@@ -173,23 +173,23 @@ class _Run:
                     due.clear()
                     pacer.arm(base_ns + at_ns)
                     await due.wait()
-                while recorder.in_flight >= self._config.in_flight_max:
+                while recorder.in_flight >= self._config.in_flight_max and not self._interrupted:
                     self._room.clear()
                     await self._room.wait()
                 if self._interrupted:
                     break
                 self._spawn(self._request(self._begin(at_ns)))
-            await self._pause_until_end(due, pacer.arm)
+            await self._pause_until_end(pacer.arm)
         finally:
             pacer.close()
 
-    async def _pause_until_end(self, due: asyncio.Event, arm: Callable[[int], None]) -> None:
+    async def _pause_until_end(self, arm: Callable[[int], None]) -> None:
         """A schedule that ends in silence still lasts its time."""
         end_ns = self._base_ns + round(self._config.planned_s * 1e9)
         while time.monotonic_ns() < end_ns and not self._interrupted:
-            due.clear()
+            self._due.clear()
             arm(end_ns)
-            await due.wait()
+            await self._due.wait()
 
     async def _closed_loop(self) -> None:
         """Each client sends again when it was answered."""
@@ -212,7 +212,13 @@ class _Run:
         self._tasks.discard(task)
         if not task.cancelled() and task.exception() is not None:
             self._failure = self._failure or task.exception()
-            self._interrupted = True
+            self._stop_sending()
+
+    def _stop_sending(self) -> None:
+        """End the sending now, whatever it waits for."""
+        self._interrupted = True
+        self._due.set()
+        self._room.set()
 
     def _begin(self, intended_ns: int) -> int:
         weight = self._weights[self._recorder.sent % len(self._weights)]
@@ -246,7 +252,7 @@ class _Run:
         loop = asyncio.get_running_loop()
 
         def stop() -> None:
-            self._interrupted = True
+            self._stop_sending()
             loop.remove_signal_handler(signal.SIGINT)
 
         loop.add_signal_handler(signal.SIGINT, stop)

@@ -70,7 +70,8 @@ class Model(ApiModel):
     batching: Batching = Batching()
     """Queue bounds and batching policy."""
     retry_on_loss: bool = True
-    """Whether requests are run once more after the loss of an executor or pod."""
+    """Whether requests are run once more after the loss of an executor or pod. Without the gateway nothing is run again: a lost request
+    ends as `unavailable` with a retry hint, whatever this says."""
     device_memory: Quantity | None = None
     """Device memory that the loaded model needs, as a Kubernetes quantity; decides which models share an accelerator."""
     worker_groups: Annotated[list[LabelName], Field(min_length=1, max_length=16)] | None = None

@@ -141,7 +141,9 @@ class LatencyProfile:
         if index < len(self._sizes) and self._sizes[index] == rows:
             return times[index]
         if index == 0:
-            return times[0] if len(times) == 1 else min(times[0], max(1, self._fit.latency_ns(rows)))
+            # A line that falls (noise, few points) says nothing of smaller batches.
+            falls = len(times) == 1 or self._fit.alpha_ns <= 0
+            return times[0] if falls else min(times[0], self._fit.latency_ns(rows))
         if index == len(self._sizes):
             slope = max(0.0, self._fit.alpha_ns)
             return times[-1] + round(slope * (rows - self._sizes[-1]))

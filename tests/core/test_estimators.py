@@ -7,7 +7,7 @@ import random
 import pytest
 from harness_core.correction import Correction
 from harness_core.pod.timing import Timing
-from harness_core.profile import LatencyProfile
+from harness_core.profile import LatencyProfile, ProfilePoint
 from harness_core.rate import ArrivalRate, planned_batch
 from hypothesis import given
 from hypothesis import strategies as st
@@ -84,3 +84,23 @@ def test_fit_is_the_inverse_of_need(budget, sizes):
     rows = timing.fit(budget)
     assert rows == 0 or timing.need_ns(rows) <= budget
     assert rows == 32 or timing.need_ns(rows + 1) >= budget
+
+
+@given(
+    st.lists(st.tuples(st.integers(1, 10**9), st.integers(1, 10**9)), max_size=4),
+    st.lists(st.integers(1, 10**8), min_size=1, max_size=6, unique=True),
+    st.sets(st.integers(1, 40), max_size=4),
+    st.integers(-10, 2 * 10**8),
+)
+def test_what_fits_is_what_is_promised(batches, times, sizes, budget):
+    """Whatever the factor, profile and sizes: r rows fit what they need, and what fits needs no more than the budget."""
+    profile = LatencyProfile.from_points(ProfilePoint(5 * size, time) for size, time in enumerate(times, start=1))
+    timing = Timing(profile, 40, tuple(sorted(sizes)))
+    for measured, expected in batches:
+        timing.correction.observe(measured, expected)
+    for rows in range(1, 41):
+        assert timing.fit(timing.need_ns(rows)) >= rows
+        assert timing.fit(timing.need_ns(rows) - 1) < rows
+    rows = timing.fit(budget)
+    assert rows == 0 or timing.need_ns(rows) <= budget
+    assert rows == 40 or timing.need_ns(rows + 1) > budget

@@ -148,6 +148,28 @@ class Machine(RuleBasedStateMachine):
         if decide:
             self.decide()
 
+    @rule(
+        model=st.sampled_from(MODELS),
+        requests=st.lists(
+            st.tuples(st.sampled_from([1, 2, 4, 8]), st.integers(5, 80), st.sampled_from([1.0, 10.0])),
+            min_size=4,
+            max_size=16,
+        ),
+        more=st.sampled_from([0, 1000]),
+        gap=st.integers(0, MS),
+    )
+    def burst(self, model, requests, more, gap) -> None:
+        """One lane's rate rises, so that it plans large batches while heads of any weight and rows allow only small ones."""
+        for rows, within, weight in requests:
+            self.wait(gap)
+            target = self.now + within * MS
+            request = RequestDescriptor(
+                self.next_id, LaneKey(model), rows, 1, self.now, target, target + more * MS, weight
+            )
+            self.next_id += 1
+            self.open[request.id] = request
+            self.machine.on_arrival(self.now, request)
+
     @rule(step=st.integers(0, 40 * MS))
     def wait(self, step: int) -> None:
         """Time passes; every wake-up on the way is answered."""

@@ -32,7 +32,11 @@ def expire(state: PodState, now: int) -> None:
         _expire_timeouts(state, now, model)
         for lane in list(model.lanes.values()):
             while (entry := lane.limits.pop_due(_lost_below(lane, base_ns))) is not None:
-                _end_lost(state, entry, lane, now, base_ns)
+                need_ns = lane.timing.need_ns(entry.rows)
+                if base_ns + need_ns > entry.limit:
+                    _end_lost(state, entry, lane, now, base_ns)
+                else:
+                    lane.limits.push(entry.limit - need_ns + _shift_ns(lane), entry, lane.queue.requests)
             for entry in isolation.lost(lane, base_ns):
                 _end_lost(state, entry, lane, now, base_ns)
 
@@ -86,12 +90,17 @@ def end(
 
 
 def _lost_below(lane: Lane, base_ns: int) -> int:
-    """Requests with ``limit - l(rows)`` below this are lost.
+    """Requests with ``limit - l(rows)`` below this may be lost.
 
-    The heap is ordered by the uncorrected latency, which never changes; f·l(rows) - l(rows) is taken for one row. With more rows
-    and f > 1 a request may stay a little longer than it has a use for, but never past its limit.
+    The heap is ordered by the uncorrected latency, so that a new correction does not reorder it; f·l(rows) - l(rows) is taken for one
+    row. With more rows and f < 1 that is too early: such a request goes back to its true time. With f > 1 it may stay a little longer
+    than it has a use for, but never past its limit.
     """
-    return base_ns + lane.timing.need_ns(1) - lane.timing.raw_ns[1]
+    return base_ns + _shift_ns(lane)
+
+
+def _shift_ns(lane: Lane) -> int:
+    return lane.timing.need_ns(1) - lane.timing.raw_ns[1]
 
 
 def _end_lost(state: PodState, entry: Entry, lane: Lane, now: int, base_ns: int) -> None:

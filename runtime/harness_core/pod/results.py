@@ -25,11 +25,13 @@ def begin(flight: Flight, now: int) -> None:
 
 
 def finish(state: PodState, flight: Flight, now: int, result: BatchResult) -> None:
-    """The batch ended; the one staged behind it begins."""
+    """The batch ended. The one staged behind it begins; one that runs before it is not touched."""
+    ran = flight is state.flights.all[0]
     begin(flight, now)
     state.flights.remove(flight)
-    for staged in state.flights.all:
-        begin(staged, now)
+    if ran:
+        for staged in state.flights.all:
+            begin(staged, now)
     if result.failure is None:
         _succeed(state, flight, now, result)
     elif len(flight.plan.members) == 1:

@@ -40,7 +40,12 @@ class Timing:
         return int(self.raw_ns[rows] * self.correction.ratio) + 1
 
     def fit(self, budget_ns: int) -> int:
-        """Most rows whose promised latency is within the budget; 0: not even one."""
+        """Most rows r with ``need_ns(r) <= budget_ns``; 0: not even one. O(log max_rows)."""
         if budget_ns <= 0:
             return 0
-        return bisect_right(self.raw_ns, (budget_ns - 1) / self.correction.factor) - 1
+        raw_ns = self.raw_ns
+        # One division finds the place, give or take a rounding; need_ns, which alone defines what fits, corrects it.
+        rows = bisect_right(raw_ns, budget_ns / self.correction.factor + 1) - 1
+        while rows and self.need_ns(rows) > budget_ns:
+            rows = bisect_left(raw_ns, raw_ns[rows]) - 1
+        return rows

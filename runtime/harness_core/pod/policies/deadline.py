@@ -64,6 +64,8 @@ class Deadline:
         items = band.items
         fit = timing.fit(items[skip][3].target - moment.base_ns)
         members, rows = _batch_from(lane, band, skip, moment)
+        if not members:
+            return None
         if rows < fit and len(lane.queue.bands) > 1:
             rows = _join_lower_levels(lane, members, rows, fit, moment)
         if lane.queue.spare.items:
@@ -97,26 +99,28 @@ def _heads_to_skip(lane: Lane, band: Ranked, moment: Moment) -> int:
 
 
 def _worth_skipping(lane: Lane, band: Ranked, window: int, plan: int, moment: Moment) -> int:
-    """``window``, or fewer heads where some of them weigh more than what would take their place.
+    """``window``, or fewer heads where some of them weigh more, row for row, than what would take their place.
 
-    A batch is worth its weights less its time at the price of the planned batch of the lightest (scheduling.md §2, step 3, with the
-    price of one level). With equal weights the window always wins: a batch below the plan costs more than it is worth.
+    A batch is worth its weights less its time at the price of the planned batch of the lightest rows (scheduling.md §2, step 3, with
+    the price of one level). With equal weights and rows the window always wins: a batch below the plan costs more than it is worth.
     """
-    items = band.items
-    heads = [item[3].weight for item in islice(items, window)]
+    items, timing = band.items, lane.timing
+    density = [item[3].weight / item[3].rows for item in islice(items, window)]
     batches = {window: _batch_from(lane, band, window, moment)}
-    lightest = min(entry.weight for entry in batches[window][0])
-    if max(heads) <= lightest:
+    lightest = min(entry.weight / entry.rows for entry in batches[window][0])
+    if max(density) <= lightest:
         return window
-    lightest = min(lightest, *heads)
-    heavy = (index for index, weight in enumerate(heads) if index and weight > lightest)
+    lightest = min(lightest, *density)
+    heavy = (index for index, weight in enumerate(density) if index and weight > lightest)
     for index in (0, *islice(heavy, HEADS_WEIGHED_MAX)):
-        batches[index] = _batch_from(lane, band, index, moment)
-    price = lightest * plan / lane.timing.need_ns(plan)
+        # A head that is lost already would begin a batch without itself.
+        if timing.fit(items[index][3].target - moment.base_ns) >= items[index][3].rows:
+            batches[index] = _batch_from(lane, band, index, moment)
+    price = lightest * plan / timing.need_ns(plan)
 
     def score(index: int) -> tuple[float, int]:
         members, rows = batches[index]
-        return sum(entry.weight for entry in members) - price * lane.timing.need_ns(rows), -index
+        return sum(entry.weight for entry in members) - price * timing.need_ns(rows), -index
 
     return max(batches, key=score)
 

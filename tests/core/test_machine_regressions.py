@@ -1,0 +1,100 @@
+"""States of the machine that once broke it: mixed rows and weights, a fast accelerator, failed hand-overs."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from harness_core.decision import BatchResult
+from harness_core.descriptor import LaneKey, RequestDescriptor
+from harness_core.outcome import Outcome
+from harness_core.pod.settings import PodLimits
+
+from tests.core.builders import MS, Pod, make_limits
+
+
+def overload(seed: int, weights: list[float], rows: list[int], rate: float, requests: int) -> dict[int, Outcome]:
+    """Outcomes by id of a random overload of one lane, l = 5 + b ms, batches up to 32, budgets of 10-80 ms, noise of 3 %."""
+    rng = random.Random(seed)
+    pod = Pod(make_limits(max_batch_rows=32), PodLimits())
+    flying: list[tuple[int, int, int]] = []
+    now = arrival = count = 0
+    while count < requests or len(pod.endings) < count:
+        times = [arrival] if count < requests else []
+        times += [flying[0][1]] if flying else []
+        now = min([*times, pod.wake_ns] if pod.wake_ns is not None else times)
+        if count < requests and now == arrival:
+            count += 1
+            arrival = now + int(rng.expovariate(rate) * 1e9) + 1
+            target = now + int(rng.uniform(10, 80) * MS)
+            limit = target + rng.choice([0, 1000 * MS])
+            lane, weight = LaneKey("m"), rng.choice(weights)
+            pod.machine.on_arrival(now, RequestDescriptor(count, lane, rng.choice(rows), 1, now, target, limit, weight))
+        elif flying and now == flying[0][1]:
+            batch, _, took = flying.pop(0)
+            pod.machine.on_done(now, batch, BatchResult(took))
+            flying = [(batch, now + took, took) for batch, _, took in flying]
+        for plan in pod.decide(now / MS).launches:
+            took = int((5 + plan.rows) * MS * rng.gauss(1, 0.03))
+            flying.append((plan.batch_id, (flying[-1][1] if flying else now) + took, took))
+    return {request: ending.outcome for request, ending in pod.endings.items()}
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("weights", [[1.0], [1.0, 10.0]])
+def test_overload_of_mixed_rows_and_weights(weights: list[float], seed: int):
+    """Requests of 1, 2, 8 and 16 rows, some worth ten: every one ends, and the accelerator is not wasted on the way."""
+    outcomes = overload(seed, weights, [1, 2, 8, 16], 150, 1500)
+    assert len(outcomes) == 1500
+    assert sum(outcome is Outcome.COMPLETED for outcome in outcomes.values()) > 600
+
+
+def test_a_budget_that_is_exactly_the_need_is_enough():
+    """need_ns and fit agree at their border, where rounding once made a batch of nobody."""
+    pod = Pod()
+    need_ns = pod.machine._state.models["m"].timing("").need_ns(1)
+    request = pod.arrive(0, within_ms=need_ns / MS)
+    pod.decide(0)
+    assert pod.members == [(request,)]
+
+
+def fast_pod(rows: int) -> tuple[Pod, float]:
+    """A pod whose accelerator has long taken half of its profile's time, and the time; batches of ``rows``."""
+    pod, at = Pod(make_limits(max_batch_rows=32)), 0.0
+    for _ in range(200):
+        pod.arrive(at, rows=rows)
+        pod.decide(at)
+        at += (5 + rows) / 2
+        pod.done(at, execution_ns=round((5 + rows) / 2 * MS))
+    return pod, at
+
+
+def test_a_factor_below_one_refuses_nobody_who_can_be_served():
+    """At f = 0.5 32 rows need 18.7 ms where the profile says 37. With 30 ms they are run; behind others each leaves when it must."""
+    pod, at = fast_pod(32)
+    assert pod.machine.snapshot(0).models["m"].safety_factor[""] == pytest.approx(0.505, abs=0.001)
+    served = pod.arrive(at, rows=32, within_ms=30)
+    pod.decide(at)
+    assert pod.launched[-1].members == (served,)
+    waiting = [pod.arrive(at, rows=32, within_ms=within) for within in (45, 42, 39)]
+    pod.decide(at)
+    need_ms = pod.machine._state.models["m"].timing("").need_ns(32) / MS
+    # The first batch takes longer than expected, so that time alone decides.
+    while not set(waiting) <= set(pod.ended_ms):
+        pod.decide(pod.wake_ms)
+    for request, within in zip(waiting, (45, 42, 39), strict=True):
+        assert pod.ended_ms[request] == pytest.approx(at + within - need_ms, abs=0.001)
+
+
+def test_a_staged_batch_that_cannot_be_handed_over_says_nothing_of_the_running_one():
+    """The running batch's expected end stays where it was, and with it what the next ones are promised."""
+    pod = Pod(make_limits(max_batch_rows=4), PodLimits())
+    for _ in range(2):
+        pod.arrive(0, rows=4)
+    pod.decide(0)
+    pod.decide(8.5)
+    [running, staged] = pod.launched
+    pod.done(8.6, failure="no slot")
+    flight = pod.machine._state.flights.find(running.batch_id)
+    assert pod.machine._state.flights.find(staged.batch_id) is None
+    assert (flight.begin_ns, flight.end_ns) == (0, running.predicted_ns)

@@ -235,7 +235,7 @@ class Demo:
         return step
 
     def _load(self, config: LoadConfig) -> LoadReport:
-        with progress_line(self._out) as show:
+        with progress_line(self._out, deadline=config.deadline_ns is not None) as show:
             report = run_load(config, show)
         if report.interrupted:
             raise KeyboardInterrupt

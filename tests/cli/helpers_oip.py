@@ -20,6 +20,7 @@ class FakeServer:
 
     delay_s: float = 0.0
     refuse_every: int = 0
+    refuse_all: tuple[grpc.StatusCode, str] | None = None
     max_batch_size: int | None = 8
     inputs: tuple = (("X", "FP32", (-1, 4)),)
     received: list = field(default_factory=list)
@@ -79,6 +80,8 @@ class FakeServer:
         except asyncio.CancelledError:
             self.cancelled += 1
             raise
+        if self.refuse_all:
+            await context.abort(*self.refuse_all)
         if self.refuse_every and number % self.refuse_every == 0:
             context.set_trailing_metadata((("harness-outcome", "rejected_capacity"), ("harness-reason", "queue_full")))
             await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, "full")

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 
+import grpc
 import numpy as np
 import pytest
 from harness_cli.main import main
@@ -73,6 +74,48 @@ def test_a_late_generator_is_not_believed(monkeypatch, capsys):
     captured = capsys.readouterr()
     assert json.loads(captured.out)["valid"] is False
     assert "NOT VALID" in captured.err
+
+
+def test_the_first_message_of_every_outcome_is_shown(monkeypatch, capsys):
+    """Why requests were refused, in the server's words, for people and in the JSON; overload is still a measurement (exit 0 or 3)."""
+    with FakeServer(refuse_every=2) as server:
+        words = f"load --url {server.url} --model double --rate 50 --duration 0.4 --deadline-ms 500 --json -"
+        assert run(monkeypatch, *words.split()) in {0, 3}
+    captured = capsys.readouterr()
+    assert json.loads(captured.out)["messages"] == {"rejected_capacity": "full"}
+    assert "first rejected_capacity: full" in captured.err
+
+
+@pytest.mark.parametrize(
+    ("code", "want"),
+    [
+        (grpc.StatusCode.INVALID_ARGUMENT, 1),
+        (grpc.StatusCode.NOT_FOUND, 1),
+        (grpc.StatusCode.UNAVAILABLE, 1),
+        (grpc.StatusCode.RESOURCE_EXHAUSTED, 0),
+    ],
+)
+def test_a_test_in_which_nothing_was_served_says_so(monkeypatch, capsys, code, want):
+    """Exit code 1 and a loud line when every request was refused for what it was; all refused for lack of room is a result."""
+    with FakeServer(refuse_all=(code, "no [good] " + "x" * 500)) as server:
+        words = f"load --url {server.url} --model double --closed 1 --duration 0.2 --json -"
+        assert run(monkeypatch, *words.split()) == want
+    captured = capsys.readouterr()
+    [message] = json.loads(captured.out)["messages"].values()
+    assert message.startswith("no [good] xxx")
+    assert len(message) == 300
+    assert f"first {code.name}: no [good] xxx" in captured.err
+    assert ("NOTHING WAS SERVED: all" in captured.err) == (want == 1)
+
+
+def test_without_a_deadline_nothing_is_called_on_time(monkeypatch, capsys):
+    """The share of answers stands in its place."""
+    with FakeServer() as server:
+        words = f"load --url {server.url} --model double --closed 1 --duration 0.2"
+        assert run(monkeypatch, *words.split()) == 0
+    out = capsys.readouterr().out
+    assert "100.000% of all; no deadline was set" in out
+    assert "on time" not in out
 
 
 BASE = "load --url 127.0.0.1:1 --model m "

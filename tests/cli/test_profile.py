@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 
 import pytest
 from harness_api.load import load_file
@@ -67,7 +68,7 @@ spec:
       inputs: [{name: X, datatype: FP32, shape: [4]}]
       outputs: [{name: Y, datatype: FP32, shape: [4]}]
       emulation: {setupMicroseconds: 2000, computeMicrosecondsPerRow: 500}
-  workerGroups: [{name: g}]
+  workerGroups: [{name: g, replicas: 2}]
 """
 
 
@@ -86,6 +87,27 @@ def test_the_command_writes_a_file_that_the_runtime_reads(run_harness, tmp_path)
     assert picture.read_bytes().startswith(b"\x89PNG")
     assert figures["profiles"][""]["fit"]["beta_ns"] > 1_000_000
     assert "S(n)" in err
+    threads = max(1, (os.cpu_count() or 1) // 2)  # as harness run would give each of the file's two replicas
+    assert figures["threads"] == threads
+    assert f", {threads} thread" in loaded.profiles[0].metadata.annotations["serving.harness.dev/measured"]
+
+
+def test_a_file_that_is_there_is_not_replaced(run_harness, tmp_path):
+    """Exit code 2 before anything is measured, for the profile and for the picture; --force replaces them."""
+    service, written, picture = tmp_path / "s.yaml", tmp_path / "p.yaml", tmp_path / "p.png"
+    service.write_text(SERVICE)
+    written.write_text("mine")
+    code, _, err = run_harness(f"profile -f {service} --output {written} --budget 1")
+    assert code == 2
+    assert "p.yaml is there already: --force replaces it" in "".join(err.splitlines())
+    assert written.read_text() == "mine"
+    picture.write_text("mine")
+    code, _, err = run_harness(f"profile -f {service} --output {tmp_path}/new.yaml --picture {picture}")
+    assert code == 2
+    assert "p.png is there already" in "".join(err.splitlines())
+    code, _, err = run_harness(f"profile -f {service} --output {written} --budget 1 --force")
+    assert code == 0, err
+    assert load_file(written).faults == []
 
 
 @pytest.mark.parametrize(
@@ -107,7 +129,9 @@ def test_mistakes_are_plain_lines(run_harness, tmp_path, words, want):
     (tmp_path / "s.yaml").write_text(SERVICE)
     (tmp_path / "bad.yaml").write_text(SERVICE.replace("maxBatchSize: 4", "maxBatchSize: -4"))
     foreign = "workerGroups: [{name: g, runtime: {kind: OpenInference, address: 'localhost:9'}}]"
-    external = SERVICE.replace("workerGroups: [{name: g}]", foreign).replace("format: Profiled", "format: External")
+    external = SERVICE.replace("workerGroups: [{name: g, replicas: 2}]", foreign).replace(
+        "format: Profiled", "format: External"
+    )
     external = "".join(line for line in external.splitlines(keepends=True) if "emulation" not in line)
     (tmp_path / "foreign.yaml").write_text(external)
     code, _, err = run_harness(words.format(tmp=tmp_path))

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import signal
 import subprocess
 import sys
 import time
+import urllib.request
 
 import pytest
+from harness_cli.run.options import RunOptions
+from harness_cli.run.plan import plan_replicas
+from harness_cli.service_file import read_service
 
 pytestmark = pytest.mark.process
 
@@ -111,6 +116,56 @@ def test_a_port_that_is_taken_ends_the_command(tmp_path):
     finally:
         first.end()
     assert code == 1
-    assert port in err
     assert "before it was ready" in err
+    assert f"  cannot listen on 127.0.0.1:{port}: address already in use\n" in err
+    assert "it is started again" not in err
+    assert "GRPC_VERBOSITY" not in err
     assert "Traceback" not in err
+
+
+def test_notices_are_told_once(tmp_path):
+    """By the command, not again by each replica."""
+    service = tmp_path / "s.yaml"
+    service.write_text(SERVICE.replace("executionSizes: [1, 4]", "objective: {onTimePermille: 999}"))
+    running = Running(service)
+    try:
+        running.until("all_ready")
+    finally:
+        code, err = running.end()
+    assert code == 0
+    assert err.count("onTimePermille") == 1
+    assert err.startswith("note: ")
+
+
+def test_options_reach_every_replica(tmp_path):
+    """Address, message bound and accelerator class are the runtimes'; None and "" leave them their defaults."""
+    service = tmp_path / "s.yaml"
+    service.write_text(SERVICE)
+    found = read_service(service, trust_repository=False).service
+    options = RunOptions(file=service, bind="0.0.0.0", max_message_bytes=4096, accelerator_class="a100", threads=3)
+    for replica in plan_replicas(found, options):
+        words = list(replica.command(1, 2))
+        given = dict(itertools.pairwise(words))
+        assert given["--bind"] == "0.0.0.0"
+        assert given["--max-message-bytes"] == "4096"
+        assert given["--accelerator-class"] == "a100"
+        assert given["--threads"] == "3"
+    [first, _] = plan_replicas(found, RunOptions(file=service))
+    words = list(first.command(1, 2))
+    assert "--max-message-bytes" not in words
+    assert words[words.index("--threads") + 1] == str(max(1, (os.cpu_count() or 1) // 2))
+
+
+def test_a_runtime_takes_the_options(tmp_path):
+    """End to end: a request over the bound given on the command line is refused with it."""
+    service = tmp_path / "s.yaml"
+    service.write_text(SERVICE)
+    words = ("--replicas", "1", "--bind", "localhost", "--max-message-bytes", "2048", "--accelerator-class", "a100")
+    running = Running(service, *words)
+    try:
+        state = running.until("all_ready")["replicas"][0]
+        with urllib.request.urlopen(f"http://{state['metrics']}/state", timeout=10) as answer:
+            settings = json.load(answer)["settings"]
+    finally:
+        running.end()
+    assert (settings["bind"], settings["max_message_bytes"]) == ("localhost", 2048)

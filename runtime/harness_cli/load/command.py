@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 from harness_sim.workloads import Arrivals
+from rich.markup import escape
 
 from harness_cli.errors import FAILED, INVALID_RESULT, CliError
 from harness_cli.load.config import LoadConfig
@@ -63,7 +64,7 @@ def load(
 
     Latency counts from the time at which a request was meant to be sent, so a slow server cannot hide behind its own
     slowness. If the generator itself was late (p99 send lag above 5 ms or a tenth of the deadline) the result is not
-    valid and the exit code is 3.
+    valid and the exit code is 3. If not one request was served (invalid, unavailable, failed …) it is 1.
     """
     from harness_cli.load.options import LoadOptions
 
@@ -77,15 +78,17 @@ def load(
 
 def _run(config: LoadConfig, json: Path | None) -> None:
     from harness_cli.load.engine import run_load
-    from harness_cli.load.view import progress_line, result_table
+    from harness_cli.load.view import first_messages, progress_line, result_table
 
     output = Output(json=json == STDOUT)
-    with progress_line(output) as show:
+    with progress_line(output, deadline=config.deadline_ns is not None) as show:
         try:
             report = run_load(config, show)
         except ValueError as error:
             raise CliError(str(error)) from None
     output.say(result_table(report))
+    for line in first_messages(report):
+        output.say(escape(line))
     output.emit(report.summary())
     if json is not None and json != STDOUT:
         try:
@@ -94,4 +97,8 @@ def _run(config: LoadConfig, json: Path | None) -> None:
             raise CliError(f"--json {json}: {error.strerror or error}", exit_code=FAILED) from None
     if not report.valid:
         warn(f"NOT VALID: {'; '.join(report.faults)}")
+    if report.nothing_served:
+        warn(f"NOTHING WAS SERVED: all {len(report.records)} requests ended as {', '.join(report.outcomes)}")
+        raise typer.Exit(FAILED)
+    if not report.valid:
         raise typer.Exit(INVALID_RESULT)

@@ -160,6 +160,7 @@ class _Run:
             elapsed_s=elapsed_s,
             interrupted=self._interrupted,
             answers=self._answers,
+            messages=self._recorder.messages,
         )
 
     async def _open_loop(self, arrivals: list[int]) -> None:
@@ -229,9 +230,9 @@ class _Run:
     async def _request(self, index: int) -> None:
         body = self._bodies[index % len(self._bodies)]
         tail = self._tails[self._weights[index % len(self._weights)]]
-        outcome, answer = await self._client.infer(index, body + tail, self._timeout_s)
+        outcome, answer, message = await self._client.infer(index, body + tail, self._timeout_s)
         done_ns = time.monotonic_ns() - self._base_ns
-        self._recorder.end(index, done_ns, outcome, answered=answer is not None)
+        self._recorder.end(index, done_ns, outcome, answered=answer is not None, message=message)
         if answer is not None and self._config.keep_answers:
             self._answers[index] = answer
         self._room.set()

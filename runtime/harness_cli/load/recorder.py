@@ -11,6 +11,8 @@ import numpy as np
 if TYPE_CHECKING:
     import numpy.typing as npt
 
+MESSAGE_CHARS_MAX = 300
+"""Of the one message that is kept per outcome."""
 OPEN = -1
 """Outcome index of a request that has not ended."""
 
@@ -60,6 +62,8 @@ class Recorder:
         self._answered = array("b")
         self._weight = array("d")
         self._names: dict[str, int] = {}
+        self.messages: dict[str, str] = {}
+        """Outcome → the first message that came with it."""
         self._deadline_ns = deadline_ns
         self.ended = 0
         self.on_time = 0
@@ -84,8 +88,11 @@ class Recorder:
         self._answered.append(0)
         return len(self._intended) - 1
 
-    def end(self, index: int, done_ns: int, outcome: str, *, answered: bool) -> None:
+    def end(self, index: int, done_ns: int, outcome: str, *, answered: bool, message: str = "") -> None:
         """The request's one end."""
+        if message and outcome not in self.messages:
+            text = " ".join(message.split())
+            self.messages[outcome] = text if len(text) <= MESSAGE_CHARS_MAX else text[: MESSAGE_CHARS_MAX - 1] + "…"
         self._done[index] = done_ns
         self._outcome[index] = self._names.setdefault(outcome, len(self._names))
         self._answered[index] = answered

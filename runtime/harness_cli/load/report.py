@@ -14,13 +14,27 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     import numpy.typing as npt
 
     from harness_cli.load.config import LoadConfig, Signature
     from harness_cli.load.recorder import Records
 
+NOT_SERVED = frozenset(
+    {
+        "invalid",
+        "unavailable",
+        "failed",
+        "INVALID_ARGUMENT",
+        "NOT_FOUND",
+        "FAILED_PRECONDITION",
+        "UNAVAILABLE",
+        "INTERNAL",
+    }
+    | {"UNIMPLEMENTED", "UNAUTHENTICATED", "PERMISSION_DENIED", "UNKNOWN"}
+)
+"""Outcomes that have nothing to do with how much was asked: of other servers than ours by status code."""
 LAG_NS_MAX = 5_000_000
 LAG_SHARE_MAX = 0.1
 _MS = 1e6
@@ -41,6 +55,8 @@ class LoadReport:
     elapsed_s: float
     interrupted: bool = False
     answers: Sequence[bytes | None] = field(default=(), repr=False)
+    messages: Mapping[str, str] = field(default_factory=dict)
+    """Outcome → the first message that the server (or the network) gave with it, shortened."""
 
     @property
     def lag_limit_ns(self) -> int:
@@ -68,6 +84,11 @@ class LoadReport:
     def valid(self) -> bool:
         """Whether the figures say something about the server."""
         return not self.faults
+
+    @property
+    def nothing_served(self) -> bool:
+        """Whether not one request was answered, and every one for a reason that no lower load would change."""
+        return bool(len(self.records)) and not self.records.answered.any() and set(self.outcomes) <= NOT_SERVED
 
     @property
     def on_time(self) -> npt.NDArray[np.bool_]:
@@ -136,6 +157,7 @@ class LoadReport:
             "on_time_ratio": self.on_time_ratio,
             "weighted_on_time_ratio": float(records.weight[on_time].sum()) / total_weight if total_weight else 0.0,
             "outcomes": self.outcomes,
+            "messages": dict(self.messages),
             "latency_ms": distribution_ms(answered),
             "send_lag_ms": distribution_ms(records.lag_ns),
             "valid": self.valid,

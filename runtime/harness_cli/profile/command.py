@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -44,7 +45,10 @@ def profile(
         bool, typer.Option("--allow-python-models", help="Run models of format Python.")
     ] = False,
     device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
-    threads: Annotated[int | None, typer.Option(min=1, help="Compute threads (default: torch's own choice).")] = None,
+    threads: Annotated[
+        int | None, typer.Option(min=1, help="Compute threads (default: cores / replicas, as harness run).")
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace files that are there.")] = False,
     json: Annotated[bool, typer.Option("--json", help="Print the figures as one JSON line on stdout.")] = False,
 ) -> None:
     """Measure the latency l(b) of a model at every execution size and shape bucket.
@@ -54,6 +58,9 @@ def profile(
     """
     from harness_runtime.settings import RuntimeOptions
 
+    for path in (output, picture):
+        if path is not None and path.exists() and not force:
+            raise CliError(f"{path} is there already: --force replaces it")
     options = RuntimeOptions(
         trust_repository=trust_repository, allow_python_models=allow_python_models, device=device, threads=threads
     )
@@ -65,9 +72,11 @@ def profile(
 def _settings(file: Path, group: str | None, options: RuntimeOptions) -> RuntimeSettings:
     from harness_runtime.settings import SettingsError, from_service
 
+    from harness_cli.run.plan import default_threads, replicas_of
     from harness_cli.service_file import listed, read_service
 
     found = read_service(file, trust_repository=options.trust_repository)
+    options = replace(options, threads=options.threads or default_threads(replicas_of(found.service)))
     try:
         return from_service(found.service, group=group, base_dir=file.resolve().parent, options=options)
     except SettingsError as error:
@@ -99,7 +108,7 @@ class _Profiling:
         with _progress(output, planned_points(spec)) as told:
             measured = asyncio.run(measure_model(spec, executor, budget, told))
         title = f"{spec.name} version {spec.version} on {measured.device or settings.device}"
-        objects = resources(spec, measured.profiles, accelerator_class, note(measured.device))
+        objects = resources(spec, measured.profiles, accelerator_class, note(measured.device, settings.threads))
         with _writing(file):
             file.write_text(to_yaml(objects), encoding="utf-8")
         if picture is not None:
@@ -110,7 +119,7 @@ class _Profiling:
         output.say(f"wrote {file}" + (f" and {picture}" if picture else ""))
         output.emit(
             _figures(spec, measured.device, measured.profiles)
-            | {"file": str(file), "picture": picture and str(picture)}
+            | {"threads": settings.threads, "file": str(file), "picture": picture and str(picture)}
         )
 
 

@@ -18,7 +18,7 @@ NAME_MAX = 63
 def resources(
     spec: ModelSpec, profiles: Mapping[str, LatencyProfile], accelerator_class: str, measured_on: str
 ) -> list[LatencyProfileResource]:
-    """One object per bucket. ``measured_on`` is a note for people (device and time)."""
+    """One object per bucket. ``measured_on`` is a note for people (device, threads and time)."""
     return [
         LatencyProfileResource(
             metadata=ObjectMeta(
@@ -47,9 +47,10 @@ def resource_name(model: str, bucket: str, accelerator_class: str) -> str:
     return re.sub(r"[^a-z0-9]+", "-", text)[:NAME_MAX].strip("-") or "profile"
 
 
-def note(device: str, now: datetime | None = None) -> str:
-    """Where and when."""
-    return f"{device or 'unknown device'}, {(now or datetime.now(UTC)).strftime('%Y-%m-%dT%H:%M:%SZ')}"
+def note(device: str, threads: int | None, now: datetime | None = None) -> str:
+    """Where, with how many compute threads, and when."""
+    used = f"{threads} thread{'' if threads == 1 else 's'}, " if threads else ""
+    return f"{device or 'unknown device'}, {used}{(now or datetime.now(UTC)).strftime('%Y-%m-%dT%H:%M:%SZ')}"
 
 
 def _points(profile: LatencyProfile) -> list[Point]:

@@ -12,6 +12,7 @@ from rich.live import Live
 from rich.markup import escape
 
 from harness_cli.output import Output
+from harness_cli.run.options import BIND
 from harness_cli.run.replica import Replica
 from harness_cli.run.supervisor import Supervisor, SupervisorSettings
 
@@ -42,6 +43,13 @@ def run(
     threads: Annotated[
         int | None, typer.Option(min=1, help="Compute threads per replica (default: cores / replicas).")
     ] = None,
+    bind: Annotated[str, typer.Option(metavar="ADDRESS", help="Address that the replicas listen on.")] = BIND,
+    max_message_bytes: Annotated[
+        int | None, typer.Option(min=1024, help="Largest message in either direction (64 MiB).")
+    ] = None,
+    accelerator_class: Annotated[
+        str, typer.Option(help="Class whose LatencyProfiles apply beside those for any.")
+    ] = "",
     replicas: Annotated[
         int | None, typer.Option(min=1, help="Replicas of each worker group, instead of the file's.")
     ] = None,
@@ -61,7 +69,8 @@ def run(
     ends with exit code 0. The replicas are separate servers: clients choose among their addresses (harness load takes
     several --url). One address in front of the pool comes with the gateway.
     """
-    from harness_cli.run.plan import RunOptions, drain_seconds, plan_replicas
+    from harness_cli.run.options import RunOptions
+    from harness_cli.run.plan import drain_seconds, plan_replicas
     from harness_cli.service_file import located, read_service
 
     options = RunOptions(
@@ -71,6 +80,9 @@ def run(
         port_base=port_base,
         device=device,
         threads=threads,
+        bind=bind,
+        max_message_bytes=max_message_bytes,
+        accelerator_class=accelerator_class,
         replicas=replicas,
     )
     found = read_service(file, trust_repository=trust_repository)
@@ -116,7 +128,7 @@ class _Session:
 
     def _event(self, replica: Replica, event: str) -> None:
         self._output.emit({"event": event, **replica.describe()})
-        if event == "crashed":
+        if event == "crashed" and replica.was_ready:
             self._output.say(f"{replica.name} ended unexpectedly (exit code {replica.exit_code}); it is started again")
 
     def _log(self, replica: Replica, line: str) -> None:
@@ -151,5 +163,5 @@ class _Session:
             while True:
                 await asyncio.gather(*(scrape(replica) for replica in self._replicas))
                 figures = {name: window.figures() for name, window in windows.items()}
-                live.update(live_table(self._title, self._replicas, figures), refresh=True)
+                live.update(live_table(live.console, self._title, self._replicas, figures), refresh=True)
                 await asyncio.sleep(SCRAPE_S)

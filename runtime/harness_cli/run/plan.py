@@ -5,31 +5,27 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from pathlib import Path
 
 from harness_api.inferenceservice import InferenceService
 from harness_api.worker_groups import RuntimeKind
 
 from harness_cli.errors import CliError
+from harness_cli.run.options import RunOptions
 from harness_cli.run.replica import Replica
 
-BIND = "127.0.0.1"
 REPLICAS_MAX = 64
 """Most processes that one command starts."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunOptions:
-    """Options of ``harness run`` that shape the processes. ``port_base`` 0: free ports."""
+def default_threads(replicas: int) -> int:
+    """Compute threads of one of ``replicas`` processes that share this machine: cores / replicas, at least 1."""
+    return max(1, (os.cpu_count() or 1) // max(1, replicas))
 
-    file: Path
-    trust_repository: bool = False
-    allow_python_models: bool = False
-    port_base: int = 0
-    device: str = "auto"
-    threads: int | None = None
-    replicas: int | None = None
+
+def replicas_of(service: InferenceService) -> int:
+    """Replicas that ``harness run`` starts for the service, all groups together."""
+    groups = [group for group in service.spec.worker_groups if group.runtime.kind is RuntimeKind.HARNESS]
+    return sum(group.initial_replicas for group in groups)
 
 
 def plan_replicas(service: InferenceService, options: RunOptions) -> list[Replica]:
@@ -49,7 +45,7 @@ def plan_replicas(service: InferenceService, options: RunOptions) -> list[Replic
         raise CliError(
             f"--port-base {options.port_base}: {total} replicas need ports up to {options.port_base + 2 * total - 1}"
         )
-    threads = options.threads or max(1, (os.cpu_count() or 1) // total)
+    threads = options.threads or default_threads(total)
     names = [(group, f"{group}-{i}") for group, count in counts for i in range(count)]
     return [
         Replica(
@@ -70,16 +66,11 @@ def drain_seconds(service: InferenceService) -> float:
 
 def _command(options: RunOptions, group: str, threads: int) -> Callable[[int, int], Sequence[str]]:
     def argv(grpc_port: int, metrics_port: int) -> Sequence[str]:
-        flags = [
-            *(["--trust-repository"] if options.trust_repository else []),
-            *(["--allow-python-models"] if options.allow_python_models else []),
-        ]
         return [
             *(sys.executable, "-m", "harness_runtime.main"),
-            *("--service", str(options.file), "--group", group, "--bind", BIND),
+            *("--service", str(options.file), "--group", group),
             *("--grpc-port", str(grpc_port), "--metrics-port", str(metrics_port)),
-            *("--device", options.device, "--threads", str(threads)),
-            *flags,
+            *("--threads", str(threads), *options.flags()),
         ]
 
     return argv

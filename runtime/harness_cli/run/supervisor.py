@@ -13,6 +13,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
 
+REFUSAL = "harness-runtime: "
+"""How ``harness_runtime.main`` begins a user's mistake on stderr."""
+
+
 @dataclass(frozen=True, slots=True)
 class SupervisorSettings:
     """Times in seconds.
@@ -110,11 +114,17 @@ class Supervisor:
             process.kill()
 
 
+def _own_words(log: list[str]) -> list[str]:
+    """From the sentence with which the runtime refuses to start, where there is one; else all that is kept."""
+    first = next((k for k, line in enumerate(log) if line.startswith(REFUSAL)), 0)
+    return [line.removeprefix(REFUSAL) for line in log[first:]]
+
+
 def _last_words(replica: Replica, code: int) -> str:
     if replica.failed_models:
         return f"replica {replica.name} could not load every model:\n" + "\n".join(
             f"  {m}" for m in replica.failed_models
         )
     ended = f"was ended by signal {-code}" if code < 0 else f"ended with exit code {code}"
-    words = "\n".join(f"  {line}" for line in replica.log) or "  (it said nothing)"
+    words = "\n".join(f"  {line}" for line in _own_words(list(replica.log))) or "  (it said nothing)"
     return f"replica {replica.name} {ended} before it was ready:\n{words}"

@@ -58,8 +58,8 @@ class Client:
         except ValueError as error:
             raise CliError(f"{url}: metadata of model {model!r}: {error}", exit_code=FAILED) from None
 
-    async def infer(self, turn: int, payload: bytes, timeout_s: float) -> tuple[str, bytes | None]:
-        """Send one request on connection ``turn`` (modulo) and give its outcome and, when it is OK, the answer.
+    async def infer(self, turn: int, payload: bytes, timeout_s: float) -> tuple[str, bytes | None, str]:
+        """Send one request on connection ``turn`` (modulo) and give its outcome, when it is OK the answer, else what was said.
 
         The outcome is the trailer ``harness-outcome``, or the status code's name where a server (or the network) gave none.
         """
@@ -70,7 +70,9 @@ class Client:
             if key == OUTCOME_KEY:
                 outcome = value if isinstance(value, str) else value.decode()
                 break
-        return outcome, (await call if code is grpc.StatusCode.OK else None)
+        if code is grpc.StatusCode.OK:
+            return outcome, await call, ""
+        return outcome, None, await call.details() or ""
 
     async def connect(self) -> None:
         """Open every connection now, so that no request pays for it. Raises CliError."""

@@ -168,7 +168,7 @@ class Work:
 
 @dataclass(slots=True)
 class WorkResult:
-    """Outputs of one request: arrays of its own rows, padding still on every dimension but axis 0."""
+    """Every declared output of one request, in the model's order: its own part, without rows or padding of others."""
 
     outputs: list[Tensor]
     outcome: Outcome

@@ -9,15 +9,18 @@ from harness_core.merge import row_slices
 from harness_core.outcome import Outcome
 
 from harness_runtime.errors import RequestEnded
+from harness_runtime.own_part import own_part
 from harness_runtime.ports import Job, JobInput
 from harness_runtime.tensors import Tensor
+from harness_runtime.text import quoted
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from harness_core.decision import BatchPlan
 
     from harness_runtime.ports import JobOutput, JobResult, Work
+    from harness_runtime.tensors import TensorSpec
 
 
 def describe(request_id: int, work: Work) -> RequestDescriptor:
@@ -69,10 +72,11 @@ def assemble(plan: BatchPlan, works: Sequence[Work]) -> Job:
 
 
 def split(
-    result: JobResult, members: Mapping[int, int], alive: Container[int], *, batched: bool
+    result: JobResult, members: Mapping[int, int], alive: Mapping[int, Work], *, batched: bool
 ) -> tuple[dict[int, list[Tensor]], dict[int, str]]:
-    """Each living member's own rows, copied out of the slot, and the members whose part could not be taken, by request id.
+    """Each living member's own part of every declared output, copied out of the slot, and the members whose part could not be taken.
 
+    Both by request id. What an answer could still fail of is checked here, before the machine counts the request as answered.
     ``members``: rows by request id, in the order of the merge; those not ``alive`` are skipped.
 
     Raises:
@@ -82,18 +86,23 @@ def split(
     for output in result.outputs:
         if batched and (output.array.ndim == 0 or output.array.shape[0] != total):
             raise ValueError(f"output '{output.name}' has shape {list(output.array.shape)}, the batch has {total} rows")
+    outputs = {output.name: output for output in result.outputs}
     parts: dict[int, list[Tensor]] = {}
     failures: dict[int, str] = {}
     for member, rows in zip(members, row_slices(list(members.values())), strict=True):
-        if member not in alive:
+        work = alive.get(member)
+        if work is None:
             continue
         try:
-            parts[member] = [_own_rows(output, rows if batched else None) for output in result.outputs]
+            parts[member] = [_part(spec, outputs, rows if batched else None, work) for spec in work.spec.outputs]
         except Exception as error:  # noqa: BLE001 - whatever it is, it is this member's alone (B004)
             failures[member] = f"its part of the answer could not be read: {error}"
     return parts, failures
 
 
-def _own_rows(output: JobOutput, rows: slice | None) -> Tensor:
+def _part(spec: TensorSpec, outputs: Mapping[str, JobOutput], rows: slice | None, work: Work) -> Tensor:
+    output = outputs.get(spec.name)
+    if output is None:
+        raise ValueError(f"output {quoted(spec.name)}: the model did not return it")
     array = output.array if rows is None else output.array[rows]
-    return Tensor(output.name, output.datatype, array.copy())
+    return Tensor(output.name, output.datatype, own_part(spec, array, work).copy())

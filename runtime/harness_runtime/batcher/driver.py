@@ -280,7 +280,8 @@ class Batcher:
         if result.error is not None:
             return BatchResult(result.execution_ns, failure=result.error, out_of_memory=result.out_of_memory)
         try:
-            parts, failures = split(result, flight.members, self._waiting, batched=flight.spec.max_batch_size > 0)
+            alive = self._waiting.alive(flight.members)
+            parts, failures = split(result, flight.members, alive, batched=flight.spec.max_batch_size > 0)
         except Exception as error:
             log.exception("answer could not be split batch=%d model=%s", result.batch_id, flight.spec.name)
             return BatchResult(result.execution_ns, failure=f"the answer could not be split: {error}")

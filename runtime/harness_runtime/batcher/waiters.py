@@ -62,6 +62,10 @@ class Waiters:
         """Payloads of open requests. Raises KeyError for one that is not."""
         return [self._open[request_id].work for request_id in request_ids]
 
+    def alive(self, request_ids: Iterable[int]) -> dict[int, Work]:
+        """Payloads of those that are still open, by id."""
+        return {request_id: self._open[request_id].work for request_id in request_ids if request_id in self._open}
+
     def begin(self, request_ids: Iterable[int], now: int) -> list[int]:
         """Their batch began to run: arrival to now in ns, of those that start for the first time."""
         waits = []

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
@@ -10,9 +12,13 @@ from harness_core.decision import Decision, Ending
 from harness_core.outcome import Outcome
 from harness_runtime.errors import RequestEnded
 from harness_runtime.ports import JobOutput
+from harness_runtime.tensors import Buckets, Datatype, TensorSpec
 
 from tests.runtime.batcher.bench import Bench, linear, outcome_of, virtually
 from tests.runtime.batcher.sim_executor import MS, SimExecutor, doubled
+
+if TYPE_CHECKING:
+    from harness_runtime.model import ModelSpec
 
 OK = Outcome.COMPLETED
 
@@ -103,6 +109,50 @@ def test_one_members_part_that_cannot_be_read_is_its_own_failure():
             assert len(bench.executor.jobs) == 1
 
     virtually(scenario)
+
+
+@pytest.mark.parametrize(
+    ("output", "said"),
+    [
+        (JobOutput("Y", Datatype.FP32, np.zeros(1, np.float32)), r"output 'Y': dimension 1 should be the padded 8"),
+        (JobOutput("Z", Datatype.FP32, np.zeros((1, 8), np.float32)), r"output 'Y': the model did not return it"),
+    ],
+)
+def test_an_answer_that_cannot_be_given_is_counted_as_failed(output, said):
+    """B004: outputs that lack a name or the padded dimension fail the request in the machine's books too, which must not say completed."""
+
+    async def scenario():
+        async with Bench(executor=SimExecutor(linear, outputs=lambda _job: [output])) as bench:
+            bench.spec = padded_spec(bench.spec)
+            work = replace(bench.work(), padded=[(8,)])
+            with pytest.raises(RequestEnded, match=said) as ended:
+                await bench.batcher.infer(work)
+            assert ended.value.outcome is Outcome.FAILED
+            assert bench.seen.outcomes == [Outcome.FAILED]
+
+    virtually(scenario)
+
+
+def test_padding_of_the_bucket_is_cut_off_before_the_answer():
+    """Its own four of eight values; the padded ones are not copied."""
+
+    async def scenario():
+        async with Bench() as bench:
+            bench.spec = padded_spec(bench.spec)
+            result = await bench.batcher.infer(replace(bench.work(3), padded=[(8,)]))
+            assert result.outputs[0].array.tolist() == [[6, 6, 6, 6]]
+            assert result.outputs[0].array.base is None
+
+    virtually(scenario)
+
+
+def padded_spec(spec: ModelSpec) -> ModelSpec:
+    """With the one bucket 8, and an output of the padded length."""
+    return replace(
+        spec,
+        inputs=(TensorSpec("X", Datatype.FP32, (-1,), Buckets(0, (8,), 0)),),
+        outputs=(TensorSpec("Y", Datatype.FP32, (-1,), trim_dims=(0,)),),
+    )
 
 
 def test_fault_of_the_metrics_ends_no_request():

@@ -12,6 +12,7 @@ from harness_core.outcome import Outcome
 from harness_core.pod.settings import ModelLimits
 from harness_runtime.dataplane import DataPlane
 from harness_runtime.model import ModelEntry, ModelFormat, ModelSpec, ModelState
+from harness_runtime.own_part import own_part
 from harness_runtime.ports import InferRequest, Work, WorkResult
 from harness_runtime.registry import Registry
 from harness_runtime.tensors import Buckets, Datatype, Tensor, TensorSpec
@@ -65,7 +66,7 @@ def seq_spec(**changes: Any) -> ModelSpec:
 
 @dataclass
 class FakeBatcher:
-    """Runs each request alone and at once, as an executor would: padded inputs in, padded outputs out.
+    """Runs each request alone and at once, as an executor would: padded inputs in, its own part of the outputs out.
 
     ``end`` raises instead; ``outcome`` is that of every answer; ``hold`` keeps requests until they are cancelled.
     """
@@ -86,7 +87,11 @@ class FakeBatcher:
             except asyncio.CancelledError:
                 self.withdrawn += 1
                 raise
-        return WorkResult(self._run(work), self.outcome)
+        declared = {spec.name: spec for spec in work.spec.outputs}
+        outputs = [each for each in self._run(work) if each.name in declared]
+        for each in outputs:
+            each.array = own_part(declared[each.name], each.array, work)
+        return WorkResult(outputs, self.outcome)
 
     def _run(self, work: Work) -> list[Tensor]:
         batched = work.spec.max_batch_size > 0

@@ -88,6 +88,11 @@ class RequestEnded(Exception):  # noqa: N818 - an end, often not an error of our
         return STATUS[self.outcome]
 
 
+def internal_fault() -> RequestEnded:
+    """A fault of the server's own; the log has it."""
+    return RequestEnded(Outcome.FAILED, "internal", "the server failed on this request; its log has the reason")
+
+
 def invalid(reason: str, message: str) -> RequestEnded:
     """A request that contradicts the model's signature or the protocol."""
     return RequestEnded(Outcome.INVALID, reason, message)

@@ -43,6 +43,12 @@ def padded_size(buckets: Buckets, size: int) -> int | None:
     return buckets.sizes[index] if index < len(buckets.sizes) else None
 
 
+def execution_size(sizes: Sequence[int], rows: int) -> int:
+    """Rows that are run for ``rows``: the smallest of the ascending ``sizes`` that holds them; the same when any size may be run."""
+    index = bisect_left(sizes, rows)
+    return sizes[index] if index < len(sizes) else rows
+
+
 def declared_buckets(spec: ModelSpec) -> list[Bucket]:
     """The buckets that a model's configuration names, smallest first: what can be warmed up and measured beforehand.
 

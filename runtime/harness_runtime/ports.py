@@ -149,7 +149,8 @@ class InferResponse:
 class Work:
     """A validated request on its way to the batcher.
 
-    Arrays are unpadded; ``bucket`` names the lane, ``padded`` its shapes (per input, without rows).
+    Arrays are unpadded; ``bucket`` names the lane, ``padded`` its shapes (per input, without rows). ``bytes`` is what its rows take in a
+    batch, padded.
     """
 
     spec: ModelSpec

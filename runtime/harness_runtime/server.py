@@ -71,11 +71,10 @@ class Server:
             version=package_version(),
             profile_of=self._profile_of,
         )
-        self._executor = ProcessExecutor(
-            ExecutorSettings(
-                device=settings.device, threads=settings.threads, allow_python_models=settings.allow_python_models
-            )
+        executor_settings = ExecutorSettings(
+            device=settings.device, threads=settings.threads, allow_python_models=settings.allow_python_models
         )
+        self._executor = ProcessExecutor(executor_settings)
         self._batcher = Batcher(
             PodMachine(settings.pod),
             self._executor,
@@ -93,6 +92,8 @@ class Server:
             version=package_version(),
             healthy=self._healthy,
             on_refused=self._metrics.refused,
+            on_unsent=self._metrics.unsent,
+            slot_bytes=executor_settings.slot_bytes_max,
         )
         self._edge = GrpcEdge(
             self._plane,

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 RANK_MAX = 32
 _DATATYPES = {datatype.value: datatype for datatype in Datatype}
 _LENGTH = struct.Struct("<I")
+LENGTH_BYTES = _LENGTH.size
+"""Before each element of BYTES in raw form."""
 _NARROW = frozenset({Datatype.INT8, Datatype.INT16, Datatype.UINT8, Datatype.UINT16})
 """Datatypes whose typed contents travel in a wider integer and may be out of range."""
 

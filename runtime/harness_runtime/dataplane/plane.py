@@ -11,8 +11,8 @@ from harness_runtime.dataplane import parameters
 from harness_runtime.dataplane.answer import respond
 from harness_runtime.dataplane.deadlines import target_and_limit
 from harness_runtime.dataplane.signature import Signature
-from harness_runtime.errors import RequestEnded, invalid
-from harness_runtime.lanes import VARIABLE
+from harness_runtime.errors import RequestEnded, internal_fault, invalid
+from harness_runtime.lanes import VARIABLE, execution_size
 from harness_runtime.model import ModelState
 from harness_runtime.ports import Work
 
@@ -65,7 +65,9 @@ class DataPlane:
     ``clock`` gives integer nanoseconds, monotonic. ``max_hold_ns`` is the limit of a request that has neither a ``timeout``
     nor a transport deadline. ``healthy`` says whether the loops behind the data plane are alive: a dead one must not look
     ready (scenario B004). ``on_refused(model, outcome, reason)`` hears of every request that ended before the batcher saw
-    it, the others' ends being the batcher's to count; ``model`` is empty when there is no such model.
+    it, the others' ends being the batcher's to count; ``model`` is empty when there is no such model. ``on_unsent(model, reason)``
+    hears of every answer that the batcher has counted and no edge could send. ``slot_bytes`` is what the executor takes as inputs of one
+    batch.
     """
 
     def __init__(
@@ -79,6 +81,8 @@ class DataPlane:
         version: str = "",
         healthy: Callable[[], bool] = lambda: True,
         on_refused: Callable[[str, Outcome, str], None] = lambda _model, _outcome, _reason: None,
+        on_unsent: Callable[[str, str], None] = lambda _model, _reason: None,
+        slot_bytes: int = 1 << 30,
     ) -> None:
         self.clock = clock
         self._registry = registry
@@ -86,6 +90,8 @@ class DataPlane:
         self._max_hold_ns = max_hold_ns
         self._healthy = healthy
         self._on_refused = on_refused
+        self._on_unsent = on_unsent
+        self._slot_bytes = slot_bytes
         self._server = ServerMetadata(name, version, EXTENSIONS)
         self._signatures: dict[tuple[str, str], Signature] = {}
         self._draining = False
@@ -103,12 +109,20 @@ class DataPlane:
         except RequestEnded as end:
             self.refuse(request.model, end)
             raise
+        except Exception:
+            # The edge logs it and tells the caller.
+            self.refuse(request.model, internal_fault())
+            raise
         result = await self._batcher.infer(work)
         return respond(request, work, wanted, custom, result)
 
     def refuse(self, model: str, end: RequestEnded) -> None:
         """Account for a request that an edge refused itself."""
         self._on_refused(model if self._registry.versions(model) else "", end.outcome, end.reason)
+
+    def unsent(self, model: str, reason: str) -> None:
+        """Account for an answer that was counted as such and that the edge cannot send."""
+        self._on_unsent(model, reason)
 
     def admit(self, model: str, version: str) -> ModelEntry:
         """The entry that would answer now: what an edge asks before it spends work on a payload.
@@ -186,6 +200,13 @@ class DataPlane:
             raise invalid(
                 "too_many_bytes",
                 f"the inputs hold {checked.bytes} bytes, a batch {entry.limits.max_batch_bytes} at most",
+            )
+        if checked.executed_bytes > self._slot_bytes:
+            rows = execution_size(entry.spec.execution_sizes, checked.rows)
+            raise invalid(
+                "too_many_bytes",
+                f"the inputs take {checked.executed_bytes} bytes when they are run as {rows} rows, "
+                f"the executor takes {self._slot_bytes} at most",
             )
         target_ns, limit_ns = target_and_limit(
             entry.spec, wishes.timeout_us, request.arrival_ns, request.deadline_ns, self._max_hold_ns

@@ -6,30 +6,40 @@ for nothing has no use, and an empty batch has no meaning (scenario B014).
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from harness_runtime.dataplane.codec import wire_bytes
+from harness_runtime.dataplane.codec import LENGTH_BYTES, wire_bytes
 from harness_runtime.errors import invalid
-from harness_runtime.lanes import VARIABLE, bucket_name, padded_size
+from harness_runtime.lanes import VARIABLE, bucket_name, execution_size, padded_size
+from harness_runtime.tensors import Datatype
 from harness_runtime.text import quoted, shape_text
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from harness_runtime.model import ModelSpec
     from harness_runtime.tensors import Tensor, TensorSpec
 
 
+ALIGNMENT = 64
+"""Each tensor of a batch begins at a multiple of this in the executor's memory."""
+
+
 @dataclass(slots=True)
 class Checked:
-    """A request's tensors after all checks: in the model's order, with padded shapes (without rows) and lane."""
+    """A request's tensors after all checks: in the model's order, with padded shapes (without rows) and lane.
+
+    ``bytes``: what its rows take in a batch, padded. ``executed_bytes``: what a batch of it alone takes, at its execution size.
+    """
 
     inputs: list[Tensor]
     padded: list[tuple[int, ...]]
     bucket: str
     rows: int
     bytes: int
+    executed_bytes: int
 
 
 class Signature:
@@ -41,6 +51,7 @@ class Signature:
         self._outputs = {tensor.name: tensor for tensor in spec.outputs}
         self._batched = spec.max_batch_size > 0
         self._fixed = all(VARIABLE not in tensor.shape for tensor in spec.inputs)
+        self._texts = any(tensor.datatype is Datatype.BYTES for tensor in spec.inputs)
         self._shapes = [tensor.shape for tensor in spec.inputs]
         rows = (VARIABLE,) if self._batched else ()
         self._expected = [(*rows, *tensor.shape) for tensor in spec.inputs]
@@ -63,7 +74,14 @@ class Signature:
                 rows = self._check_rows(inputs, index, rows)
         padded = self._shapes if self._fixed else self._pad(inputs)
         bucket = "" if self._fixed else bucket_name(self.spec.inputs, padded)
-        return Checked(inputs, padded, bucket, rows, sum(wire_bytes(tensor) for tensor in inputs))
+        own = [wire_bytes(tensor) for tensor in inputs]
+        size = executed = sum(own)
+        if not self._fixed or self._texts:
+            # Of all others the full batch was compared with the slot when the model was loaded.
+            run = execution_size(self.spec.execution_sizes, rows)
+            size = sum(_padded_bytes(inputs, own, padded, rows))
+            executed = sum(-(-each // ALIGNMENT) * ALIGNMENT for each in _padded_bytes(inputs, own, padded, run))
+        return Checked(inputs, padded, bucket, rows, size, executed)
 
     def outputs(self, names: Sequence[str]) -> tuple[TensorSpec, ...]:
         """The outputs a request wants, in its order; all, in the model's order, when it names none.
@@ -135,3 +153,12 @@ class Signature:
                 shape = (*shape[:dim], size, *shape[dim + 1 :])
             padded.append(shape)
         return padded
+
+
+def _padded_bytes(
+    inputs: Sequence[Tensor], own: Sequence[int], padded: Sequence[tuple[int, ...]], rows: int
+) -> Iterator[int]:
+    """Bytes of each input, ``own`` unpadded, as ``rows`` rows of its padded shape (without rows; an unbatched model has one)."""
+    for tensor, size, shape in zip(inputs, own, padded, strict=True):
+        element = LENGTH_BYTES if tensor.datatype is Datatype.BYTES else tensor.array.itemsize
+        yield size + (rows * math.prod(shape) - tensor.array.size) * element

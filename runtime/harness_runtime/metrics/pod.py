@@ -33,6 +33,7 @@ ERROR_MAX: Final = 2.0
 """Mean ratio of measured to profile: EWMA(.05), clipped at 2 (scheduling.md §2, step 8)."""
 UTILISATIONS_MAX: Final = 65536
 """Values of U(n) that are kept; lanes may be as many as callers send shapes."""
+UNSENT_REASONS: Final = ("response_too_large", "internal")
 UNKNOWN_MODEL: Final = ""
 """Label of requests for a model that is not configured: a caller must not be able to invent label values."""
 
@@ -80,6 +81,7 @@ class PodMetrics:
         families = _Families(labels, models, self.registry)
         self._series = {spec.name: families.of_model(spec.name) for spec in models}
         self._refused = {name: families.outcomes(name) for name in [*self._series, UNKNOWN_MODEL]}
+        self._unsent = {name: families.unsent_by_reason(name) for name in self._series}
         self._executor_lost = Counter(
             PREFIX + "executor_lost", "Times the executor process was lost.", list(labels), registry=self.registry
         ).labels(*labels.values())
@@ -139,6 +141,10 @@ class PodMetrics:
         """A request that ended before the batcher saw it; ``model`` empty when it is not configured."""
         self._refused[model][outcome].inc()
 
+    def unsent(self, model: str, reason: str) -> None:
+        """An answer that was counted as completed or late, and that its caller did not get."""
+        self._unsent[model][reason].inc()
+
     def profiles_changed(self) -> None:
         """Profiles were measured anew: what was computed from the old ones is forgotten."""
         self._utilisation.clear()
@@ -171,6 +177,11 @@ class _Families:
         self.on_time = self._counter("weight_on_time", "Weight of the requests that were answered by their target.")
         self.isolated = self._counter(
             "isolated_failures", "Requests found at fault by running the parts of a failed batch apart."
+        )
+        self.unsent = self._counter(
+            "unsent_answers",
+            "Answers, counted in `harness_requests_total` as `completed` or `late`, in whose place the caller got an error.",
+            "reason",
         )
         self.formation = self._histogram("formation_delay_seconds", "Arrival to the start of execution.", TIME_BUCKETS)
         self.latency = self._histogram(
@@ -207,6 +218,11 @@ class _Families:
         """The counters of one model's requests."""
         values = (*self._labels.values(), name)
         return {outcome: self.requests.labels(*values, outcome.value) for outcome in Outcome}
+
+    def unsent_by_reason(self, name: str) -> dict[str, Counter]:
+        """The counters of one model's answers that could not be sent."""
+        values = (*self._labels.values(), name)
+        return {reason: self.unsent.labels(*values, reason) for reason in UNSENT_REASONS}
 
     def _names(self, *more: str) -> list[str]:
         return [*self._labels, "model", *more]

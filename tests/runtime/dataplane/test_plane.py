@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
 from harness_core.outcome import Outcome
 from harness_runtime.errors import RequestEnded
 from harness_runtime.model import ModelState
-from harness_runtime.tensors import Datatype, Tensor
+from harness_runtime.tensors import Datatype, Tensor, TensorSpec
 
 from tests.runtime.dataplane.builders import (
     MS,
@@ -22,6 +23,10 @@ from tests.runtime.dataplane.builders import (
     seq_request,
     seq_spec,
 )
+
+if TYPE_CHECKING:
+    from harness_runtime.model import ModelSpec
+    from harness_runtime.ports import InferRequest
 
 
 def plane_of(batcher: FakeBatcher, *specs, **options):
@@ -93,6 +98,47 @@ def test_more_bytes_than_any_batch_may_hold_are_refused():
     asyncio.run(plane.infer(echo_request(1)))
     with pytest.raises(RequestEnded, match="the inputs hold 48 bytes, a batch 40 at most"):
         asyncio.run(plane.infer(echo_request(2)))
+
+
+def free_spec(**changes) -> ModelSpec:
+    """A model with a variable dimension without buckets, run as one row or as eight."""
+    free = (TensorSpec("X", Datatype.FP32, (-1,)),)
+    return make_spec(name="free", inputs=free, outputs=free, execution_sizes=(1, 8), **changes)
+
+
+def free_request(rows: int, length: int) -> InferRequest:
+    return echo_request(model="free", inputs=[Tensor("X", Datatype.FP32, np.ones((rows, length), np.float32))])
+
+
+def test_rows_that_grow_over_the_slot_at_their_execution_size_are_refused():
+    """Two rows are run as eight: what that takes is compared with the executor's slot before the queue, not at the hand-over."""
+    batcher = FakeBatcher()
+    plane = make_plane(make_registry(make_entry(free_spec())), batcher, slot_bytes=4096)
+    for rows, length in [(1, 1024), (2, 128), (8, 128)]:
+        asyncio.run(plane.infer(free_request(rows, length)))
+    message = "the inputs take 4160 bytes when they are run as 8 rows, the executor takes 4096 at most"
+    with pytest.raises(RequestEnded, match=message) as caught:
+        asyncio.run(plane.infer(free_request(2, 129)))
+    assert (caught.value.outcome, caught.value.reason) == (Outcome.INVALID, "too_many_bytes")
+    assert len(batcher.works) == 3
+
+
+def test_a_batch_is_filled_by_padded_bytes():
+    """The machine adds up what the members take in the slot: five ids and their mask in the bucket 8, two rows, 8 bytes each."""
+    batcher = FakeBatcher()
+    asyncio.run(plane_of(batcher, seq_spec()).infer(seq_request(2, 5)))
+    assert batcher.works[0].bytes == 2 * 2 * 8 * 8
+
+
+def test_a_fault_before_the_queue_is_counted_as_failed():
+    """B004: the server's own fault ends one request, and in the books too."""
+    heard = []
+    plane = plane_of(FakeBatcher(), make_spec(), on_refused=lambda *end: heard.append(end))
+    request = echo_request()
+    request.inputs[0].array = None
+    with pytest.raises(AttributeError):
+        asyncio.run(plane.infer(request))
+    assert heard == [("echo", Outcome.FAILED, "internal")]
 
 
 def test_draining_refuses_and_is_not_ready():

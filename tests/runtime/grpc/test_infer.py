@@ -11,6 +11,7 @@ from google.protobuf.duration_pb2 import Duration
 from harness_core.outcome import Outcome
 from harness_proto.grpc import inference_pb2 as pb
 from harness_proto.grpc import status_pb2
+from harness_runtime.edge.grpc import converters
 from harness_runtime.errors import RequestEnded
 from harness_runtime.model import ModelState
 from harness_runtime.tensors import Datatype, TensorSpec
@@ -266,19 +267,48 @@ def test_b024_one_limit_both_ways_names_limit_and_hop(batcher):
     """B024: at the limit OK; over it RESOURCE_EXHAUSTED naming limit and hop, for requests and for responses."""
     one_way = (TensorSpec("X", Datatype.UINT8, (-1,)),)
     spec = make_spec(name="blob", inputs=one_way, outputs=(TensorSpec("Y" * 100, Datatype.UINT8, (-1,)),))
-    with RunningEdge(make_plane(make_registry(make_entry(spec)), FakeBatcher()), max_message_bytes=6 * MIB) as edge:
+    unsent = []
+    plane = make_plane(
+        make_registry(make_entry(spec)), FakeBatcher(), on_unsent=lambda model, reason: unsent.append((model, reason))
+    )
+    with RunningEdge(plane, max_message_bytes=6 * MIB) as edge:
 
         def blob(size: int) -> pb.ModelInferRequest:
             return raw_request("blob", X=("UINT8", np.zeros((1, size), np.uint8)))
 
         assert edge.infer(blob(5 * MIB)).outputs[0].shape == [1, 5 * MIB]
-        for size, what in ((7 * MIB, "request"), (6 * MIB - 60, "response")):
+        for size, what in ((7 * MIB, "request"), (24 * MIB, "request"), (6 * MIB - 60, "response")):
             error = edge.error(blob(size))
             assert error.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
             assert error.details().startswith(f"runtime: {what} of ")
             assert error.details().endswith(f"is over maxMessageBytes, {6 * MIB} bytes")
             assert trailers(error)["harness-reason"] == f"{what}_too_large"
-        assert edge.error(blob(20 * MIB)).code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+        assert edge.error(blob(26 * MIB)).code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+        # The batcher has counted that one as completed.
+        assert unsent == [("blob", "response_too_large")]
+
+
+def test_a_fault_of_the_edge_itself_is_counted_once(monkeypatch):
+    """B004: INTERNAL without words of ours about it; before the queue a failed request, behind it an answer that was not sent."""
+    refused, unsent = [], []
+    registry = make_registry(make_entry(make_spec()))
+    plane = make_plane(
+        registry, FakeBatcher(), on_refused=lambda *end: refused.append(end), on_unsent=lambda *end: unsent.append(end)
+    )
+
+    def fault(*_arguments, **_options):
+        raise ZeroDivisionError("a fault")
+
+    with RunningEdge(plane) as edge:
+        for name in ("infer_request", "response_parts"):
+            with monkeypatch.context() as patch:
+                patch.setattr(converters, name, fault)
+                error = edge.error(echo_message())
+                assert error.code() is grpc.StatusCode.INTERNAL
+                assert "fault" not in error.details()
+        assert output(edge.infer(echo_message()), "Y") == [[0, 2, 4, 6]]
+    assert refused == [("echo", Outcome.FAILED, "internal")]
+    assert unsent == [("echo", "internal")]
 
 
 ENDS = [

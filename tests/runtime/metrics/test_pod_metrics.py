@@ -117,6 +117,13 @@ def test_refusals_of_unknown_models_share_one_series(metrics):
     assert value(metrics, "harness_requests_total", model="", outcome="invalid") == 1
 
 
+def test_answers_that_could_not_be_sent_are_counted_apart(metrics):
+    """They are among the answered ones already, and both reasons are there from the start."""
+    assert value(metrics, "harness_unsent_answers_total", model="a", reason="internal") == 0
+    metrics.unsent("a", "response_too_large")
+    assert value(metrics, "harness_unsent_answers_total", model="a", reason="response_too_large") == 1
+
+
 def test_reference_page_is_fresh():
     """docs/reference/metrics.md is what the code says; `make generate` writes it."""
     run = subprocess.run(

@@ -106,8 +106,8 @@ def _options(settings: EdgeSettings) -> list[tuple[str, int]]:
     limit = settings.max_message_bytes
     return [
         # The servicer refuses what is over the limit and names limit and hop (scenario B024); the core's own refusal can
-        # name neither, so it stands behind, at twice the limit, and keeps memory bounded.
-        ("grpc.max_receive_message_length", min(2 * limit + (1 << 20), INT32_MAX)),
+        # name neither, so it stands behind, at four times the limit, and keeps memory bounded.
+        ("grpc.max_receive_message_length", min(4 * limit + (1 << 20), INT32_MAX)),
         # The servicer has measured the response.
         ("grpc.max_send_message_length", -1),
         ("grpc.max_concurrent_streams", settings.max_concurrent_streams),

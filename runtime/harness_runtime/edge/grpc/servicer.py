@@ -13,7 +13,7 @@ from harness_proto.grpc import inference_pb2 as pb
 
 from harness_runtime.edge.grpc import converters, described
 from harness_runtime.edge.grpc.errors import status_of
-from harness_runtime.errors import TOO_LARGE, RequestEnded
+from harness_runtime.errors import TOO_LARGE, RequestEnded, internal_fault
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -73,13 +73,21 @@ class Servicer:
         except RequestEnded as end:
             self._plane.refuse(model, end)
             raise
+        except Exception:
+            self._plane.refuse(model, internal_fault())
+            raise
         # The call waits from here on: only the request's own tensors stay alive, not the parsed message.
         del message, raws, data
         response = await self._plane.infer(request)
-        parts = converters.response_parts(response, raw=raw)
-        size = sum(len(part) for part in parts)
-        if size > self._max_message_bytes:
-            raise self._too_large("response", size)
+        try:
+            parts = converters.response_parts(response, raw=raw)
+            size = sum(len(part) for part in parts)
+            if size > self._max_message_bytes:
+                raise self._too_large("response", size)
+        except Exception as error:
+            # The batcher has counted it as answered: that it was not is counted apart.
+            self._plane.unsent(model, error.reason if isinstance(error, RequestEnded) else "internal")
+            raise
         context.set_trailing_metadata(_ANSWERED[response.outcome])
         return b"".join(parts)
 
@@ -124,7 +132,7 @@ def _guarded(call: Behaviour) -> Behaviour:
             end = error
         except Exception:  # noqa: BLE001 - whatever it was, it ends this call and no other
             _log.exception("a call failed by a fault of the server's own")
-            end = RequestEnded(Outcome.FAILED, "internal", "the server failed on this request; its log has the reason")
+            end = internal_fault()
         code, details, trailers = status_of(end)
         try:
             return await context.abort(code, details, trailers)

@@ -53,6 +53,7 @@ def test_a_model_that_cannot_be_loaded_is_one_line(tmp_path):
     with pytest.raises(CliError, match="model 'm'") as caught:
         asyncio.run(measure_model(spec, ExecutorSettings(), Budget(), lambda *_: None))
     assert caught.value.exit_code == 1
+    assert caught.value.message.startswith("model 'm': there is no file")
 
 
 SERVICE = """

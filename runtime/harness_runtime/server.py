@@ -61,6 +61,7 @@ class Server:
         self._hurry = asyncio.Event()
         self._broken = False
         self._draining = False
+        self._stopping = False
         self._registry = Registry()
         for entry in settings.models:
             self._registry.add(entry)
@@ -99,7 +100,7 @@ class Server:
             self._plane,
             EdgeSettings(settings.bind, settings.grpc_port, settings.max_message_bytes),
         )
-        pages = Pages(self._metrics.exposition, self._batcher.alive, self._not_ready, self._state)
+        pages = Pages(self._metrics.exposition, self._live, self._not_ready, self._state)
         self._http = HttpServer(build_app(pages), settings.bind, settings.metrics_port)
         self._loader = Loader(self._registry, self._executor, self._batcher, self._model_ready, self._model_failed)
         self._metrics.watch(self._now)
@@ -175,6 +176,7 @@ class Server:
             task.cancel()
 
     async def _take_down(self) -> None:
+        self._stopping = True
         self._batcher.close()
         if not self._hurry.is_set():
             await asyncio.sleep(LINGER_S)
@@ -237,6 +239,10 @@ class Server:
         return limits.profiles.get(bucket, limits.default_profile)
 
     # -- what the pages and the metrics show -----------------------------------------------------------------------------------
+
+    def _live(self) -> bool:
+        """A server that stops as it was told to is not dead, though its batcher takes nothing any more."""
+        return self._batcher.alive() or (self._stopping and not self._broken)
 
     def _healthy(self) -> bool:
         return self._batcher.alive() and self._executor.up

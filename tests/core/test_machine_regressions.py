@@ -8,7 +8,8 @@ import pytest
 from harness_core.decision import BatchResult
 from harness_core.descriptor import LaneKey, RequestDescriptor
 from harness_core.outcome import Outcome
-from harness_core.pod.settings import PodLimits
+from harness_core.pod.settings import PodLimits, PolicyName
+from harness_core.profile import LatencyProfile
 
 from tests.core.builders import MS, Pod, make_limits
 
@@ -141,3 +142,69 @@ def test_a_staged_batch_that_cannot_be_handed_over_says_nothing_of_the_running_o
     flight = pod.machine._state.flights.find(running.batch_id)
     assert pod.machine._state.flights.find(staged.batch_id) is None
     assert (flight.begin_ns, flight.end_ns) == (0, running.predicted_ns)
+
+
+@pytest.mark.parametrize("late_ms", [0, 0.4, 0.999])
+@pytest.mark.parametrize("early_ms", [0, 1.3])
+@pytest.mark.parametrize("policy", [PolicyName.STATIC, PolicyName.MAX_DELAY])
+def test_a_late_timer_costs_a_lone_request_of_a_fast_model_nothing(policy: PolicyName, early_ms: float, late_ms: float):
+    """A run of 0.2 ms, timers of one millisecond: the limit's pressure is felt a grain early. One that fires early is asked again."""
+    fast = LatencyProfile.linear(MS // 5, MS // 100, 8)
+    limits = make_limits(policy=policy, default_profile=fast, max_queue_delay_ns=500 * MS)
+    pod = Pod(limits, PodLimits(timer_grain_ns=MS))
+    request = pod.arrive(0, within_ms=100)
+    pod.decide(0)
+    asked = pod.wake_ms
+    pod.decide(asked - early_ms - 0.001)
+    assert (pod.launched, pod.wake_ms) == ([], asked)
+    pod.decide(asked + late_ms)
+    pod.done(asked + late_ms + 0.3)
+    assert pod.outcome(request) is Outcome.COMPLETED
+
+
+def test_a_late_timer_still_refuses_before_the_deadline():
+    """Behind a fast model's batch that does not end, what waits is refused in time by timers that fire a millisecond late."""
+    fast = LatencyProfile.linear(MS // 5, MS // 100, 8)
+    pod = Pod(make_limits(default_profile=fast, max_batch_rows=1), PodLimits(timer_grain_ns=MS))
+    pod.arrive(0)
+    pod.decide(0)
+    budgets = {pod.arrive(0.1, within_ms=within): within for within in (3, 3.5, 8, 20)}
+    pod.decide(0.1)
+    while not set(budgets) <= set(pod.endings):
+        pod.decide(pod.wake_ms + 0.999)
+    staged = pod.members[1][0]
+    for request, within in budgets.items():
+        assert request == staged or pod.ended_ms[request] <= 0.1 + within
+
+
+def test_what_waits_behind_an_overdue_and_a_staged_batch_counts_both():
+    """The staged run is part of what a waiting request needs, also once the running one is overdue."""
+    pod = Pod(make_limits(max_batch_rows=1), PodLimits())
+    for _ in range(2):
+        pod.arrive(0)
+    pod.decide(0)
+    pod.decide(5.5)
+    assert len(pod.launched) == 2
+    waiting = pod.arrive(5.6, within_ms=25)
+    pod.decide(5.6)
+    while waiting not in pod.endings:
+        pod.decide(pod.wake_ms)
+    # 6 ms of the staged run and 6.6 ms of its own, before 30.6 ms.
+    assert pod.ended_ms[waiting] == pytest.approx(18, abs=0.001)
+
+
+def test_an_update_computes_anew_when_requests_must_leave():
+    """A profile fifty times faster, and another queue timeout: what waits leaves by the new ones."""
+    slow = LatencyProfile.linear(50 * MS, 1, 4)
+    pod = Pod(make_limits(default_profile=slow, max_batch_rows=4))
+    pod.arrive(0, rows=4)
+    pod.decide(0)
+    hurried, patient = pod.arrive(0, rows=4, within_ms=130), pod.arrive(0, rows=4)
+    pod.decide(0)
+    quick = LatencyProfile.linear(MS, 1, 4)
+    pod.machine.update_model(1 * MS, make_limits(default_profile=quick, max_batch_rows=4, queue_timeout_ns=400 * MS))
+    pod.decide(1)
+    while patient not in pod.endings:
+        pod.decide(pod.wake_ms)
+    assert pod.ended_ms[hurried] == pytest.approx(130 - 1.1, abs=0.001)
+    assert (pod.ended_ms[patient], pod.endings[patient].reason) == (400, "queue_timeout")

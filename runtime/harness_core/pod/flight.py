@@ -83,6 +83,15 @@ class Flights:
             free = max(free, flight.end_ns) if index == 0 else free + flight.expected_ns
         return free
 
+    def overdue_from_ns(self) -> int | None:
+        """From when the running batch is overdue, None when none runs."""
+        return self._batches[0].end_ns + 1 if self._batches else None
+
+    @property
+    def staged_ns(self) -> int:
+        """Expected run of what is staged."""
+        return sum(flight.expected_ns for flight in self._batches[1:])
+
     def staging_ns(self, lead_ns: int) -> int | None:
         """From when a batch may be staged behind the one that runs; None when there is none or one is staged already."""
         if len(self._batches) != 1:

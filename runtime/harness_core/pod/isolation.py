@@ -47,12 +47,12 @@ def lost(lane: Lane, base_ns: int) -> list[Entry]:
     return [e for group in lane.isolating for e in group if base_ns + need_ns(e.rows) > e.limit]
 
 
-def next_lost_ns(lane: Lane, delay_ns: int) -> int | None:
-    """When the next member is lost if nothing is launched."""
+def next_lost_ns(lane: Lane, lead_ns: int) -> int | None:
+    """When the next member is lost if nothing is launched, its answer coming ``lead_ns`` and its run after that moment."""
     if not lane.isolating:
         return None
     need_ns = lane.timing.need_ns
-    return min(e.limit - need_ns(e.rows) - delay_ns + 1 for group in lane.isolating for e in group)
+    return min(e.limit - need_ns(e.rows) - lead_ns + 1 for group in lane.isolating for e in group)
 
 
 def candidate(lane: Lane, moment: Moment) -> Candidate:

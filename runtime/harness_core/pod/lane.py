@@ -88,6 +88,17 @@ class Model:
             for lane in self.lanes.values():
                 lane.queue.reorder(policy.key)
 
+    def reschedule(self) -> None:
+        """Compute anew when each request must leave, after a change of limits. What waits fits the new limits."""
+        self.timeouts = ExpiryHeap(_has_not_begun)
+        if self.limits.queue_timeout_ns:
+            for entry in self.waiting.values():
+                self.timeouts.push(entry.arrival + self.limits.queue_timeout_ns, entry, len(self.waiting))
+        for lane in (*self.lanes.values(), *self.idle_lanes.values()):
+            lane.limits = ExpiryHeap(_is_queued)
+            for entry in lane.queue.in_order():
+                lane.limits.push(entry.limit - lane.timing.raw_ns[entry.rows], entry, lane.queue.requests)
+
     def timing(self, bucket: str) -> Timing:
         """Timing of a bucket; those without a profile of their own share the default's (and its correction)."""
         return self._timings.get(bucket) or self._timings[""]

@@ -76,7 +76,7 @@ def _slot(state: PodState, now: int) -> int | None:
 
 
 def _moment(state: PodState, now: int, begin_ns: int) -> Moment:
-    return Moment(now, begin_ns, state.delay_ns, draining=state.draining)
+    return Moment(now, begin_ns, state.delay_ns, draining=state.draining, grain_ns=state.limits.timer_grain_ns)
 
 
 def _plan(state: PodState, lane: Lane, candidate: Candidate) -> BatchPlan:

@@ -27,7 +27,11 @@ def expire(state: PodState, now: int) -> None:
     """
     for flight in state.flights.all:
         _expire_flight(state, now, flight)
+    overdue_ns = state.flights.overdue_from_ns()
     base_ns = state.answer_base_ns(now)
+    if overdue_ns is not None and now >= overdue_ns:
+        # No end is in sight: the next chance to refuse may be a timer, which may fire as late as its grain.
+        base_ns += state.limits.timer_grain_ns
     for model in state.models.values():
         _expire_timeouts(state, now, model)
         for lane in list(model.lanes.values()):
@@ -44,6 +48,11 @@ def expire(state: PodState, now: int) -> None:
 def next_loss_ns(state: PodState) -> int | None:
     """When :func:`expire` will next have something to do, without another event; None: never."""
     times = [limit_ns for flight in state.flights.all if (limit_ns := flight.next_limit_ns()) is not None]
+    # While a batch runs as expected what waits is not lost by time alone; after that each moment counts.
+    overdue_ns = state.flights.overdue_from_ns()
+    lead_ns = state.delay_ns
+    if overdue_ns is not None:
+        lead_ns += state.flights.staged_ns + state.limits.timer_grain_ns
     for model in state.models.values():
         timeout_ns = model.timeouts.next_ns()
         if timeout_ns is not None:
@@ -51,10 +60,10 @@ def next_loss_ns(state: PodState) -> int | None:
         for lane in model.lanes.values():
             limit_ns = lane.limits.next_ns()
             if limit_ns is not None:
-                times.append(limit_ns - _lost_below(lane, state.delay_ns) + 1)
-            limit_ns = isolation.next_lost_ns(lane, state.delay_ns)
+                times.append(max(limit_ns - _lost_below(lane, lead_ns) + 1, overdue_ns or 0))
+            limit_ns = isolation.next_lost_ns(lane, lead_ns)
             if limit_ns is not None:
-                times.append(limit_ns)
+                times.append(max(limit_ns, overdue_ns or 0))
     return min(times, default=None)
 
 

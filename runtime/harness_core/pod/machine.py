@@ -65,6 +65,7 @@ class PodMachine:
             if objection is not None and entry.place is not Place.STAGED:
                 reason, message = objection
                 leaving.end(self._state, entry, Outcome.INVALID, reason, message=message)
+        model.reschedule()
 
     def remove_model(self, now: int, digest: str) -> None:
         """Forget a model: what has not been handed over ends as ``unavailable``, what has been finishes."""

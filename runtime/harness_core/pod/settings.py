@@ -59,7 +59,7 @@ class PodLimits:
 
     ``dispatch_delay_ns``: measured time from a decision to the start of the run and from its
     end to the answer; ``staging``: hand one batch to the executor while another runs, ``staging_lead_ns`` before the running one is expected to
-    end (late binding, design.md §2.5).
+    end (late binding, design.md §2.5). ``timer_grain_ns``: how much later than asked the driver's timers may fire (0 in virtual time).
     """
 
     max_pending_requests: int = 16384
@@ -68,3 +68,4 @@ class PodLimits:
     dispatch_delay_ns: int = 0
     staging: bool = True
     staging_lead_ns: int = 1_000_000
+    timer_grain_ns: int = 0

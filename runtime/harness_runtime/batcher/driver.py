@@ -48,9 +48,11 @@ BROKEN = "batcher_broken"
 class Batcher:
     """Adapter of ``ports.BatcherPort`` and ``ports.ExecutorListener`` around the pod machine.
 
-    ``clock`` gives integer nanoseconds, monotonic. ``timer_grain_ns``: the loop's timers are rounded to multiples of this (uvloop:
-    one millisecond), so delays are rounded up to it. ``on_executor(up, reason)`` hears of the executor's loss and return, after the
-    machine; ``on_broken(error)`` once, when the machine raised: every request has then been ended and nothing more is taken.
+    ``clock`` gives integer nanoseconds, monotonic. ``timer_grain_ns``: the loop's timers are multiples of this (uvloop: one
+    millisecond). Delays are rounded up to it: one that is rounded down fires early, turns in vain, is armed for another grain, and is no
+    sooner in the end. So timers are late by less than a grain, which ``PodLimits.timer_grain_ns`` tells the machine.
+    ``on_executor(up, reason)`` hears of the executor's loss and return, after the machine; ``on_broken(error)`` once, when the machine
+    raised: every request has then been ended and nothing more is taken.
     """
 
     def __init__(

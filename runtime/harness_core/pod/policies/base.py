@@ -20,13 +20,15 @@ LOOK_AHEAD = 64
 class Moment:
     """When a batch formed now would begin, and what its answers need on top of its run.
 
-    ``begin_ns`` is now, or the expected end of the running batch for one that is staged behind it.
+    ``begin_ns`` is now, or the expected end of the running batch for one that is staged behind it. ``grain_ns``: how much later
+    than asked a timer may fire.
     """
 
     now_ns: int
     begin_ns: int
     delay_ns: int
     draining: bool = False
+    grain_ns: int = 0
 
     @property
     def base_ns(self) -> int:

@@ -36,12 +36,14 @@ class MaxDelay(Immediate):
 def limit_pressure_ns(lane: Lane, moment: Moment) -> int:
     """When what waits must start, all together, so that the earliest limit is met. The queue is not empty.
 
-    The heap holds limit - l(own rows) of the requests; the whole queue's need on top leaves some room.
+    The heap holds limit - l(own rows) of the requests; the whole queue's need on top leaves some room. A timer that fires late by its
+    grain is still in time.
     """
     first_ns = lane.limits.next_ns()
     if first_ns is None:
         return moment.now_ns
-    return first_ns - lane.timing.need_ns(min(lane.queue.rows, lane.timing.max_rows)) - moment.delay_ns
+    need_ns = lane.timing.need_ns(min(lane.queue.rows, lane.timing.max_rows))
+    return first_ns - need_ns - moment.delay_ns - moment.grain_ns
 
 
 def is_full(lane: Lane) -> bool:

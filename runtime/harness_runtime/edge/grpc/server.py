@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import grpc
 from grpc_health.v1 import health, health_pb2_grpc
 
+from harness_runtime.edge.grpc import gone
 from harness_runtime.edge.grpc.health import Health
 from harness_runtime.edge.grpc.reflection import add_reflection
 from harness_runtime.edge.grpc.servicer import SERVICE, Servicer
@@ -41,6 +42,7 @@ class GrpcEdge:
             BindError: the address cannot be bound.
         """
         settings = self._settings
+        gone.quiet()
         server = grpc.aio.server(options=_options(settings))
         server.add_generic_rpc_handlers((Servicer(self._plane, settings.hop, settings.max_message_bytes).handler(),))
         health_pb2_grpc.add_HealthServicer_to_server(self._health, server)

@@ -56,7 +56,27 @@ def test_files_are_at_most_five_hundred_lines():
 
 
 IMPURE_MODULES = frozenset(
-    ["asyncio", "threading", "time", "random", "os", "sys", "io", "socket", "subprocess", "logging", "pathlib", "tempfile", "uuid", "secrets", "datetime", "multiprocessing", "concurrent", "signal", "select"]
+    [
+        "asyncio",
+        "threading",
+        "time",
+        "random",
+        "os",
+        "sys",
+        "io",
+        "socket",
+        "subprocess",
+        "logging",
+        "pathlib",
+        "tempfile",
+        "uuid",
+        "secrets",
+        "datetime",
+        "multiprocessing",
+        "concurrent",
+        "signal",
+        "select",
+    ]
 )
 IMPURE_CALLS = frozenset({"open", "print", "input", "exec", "eval", "breakpoint"})
 

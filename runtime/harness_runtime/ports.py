@@ -91,6 +91,13 @@ class LoadError(Exception):
     """A model could not be loaded; the message says why in a user's words, and leaves it to the teller to name the model."""
 
 
+class Runs(Protocol):
+    """What warm-up and measurement need of an executor: one batch, outside its listener."""
+
+    async def run(self, job: Job) -> JobResult:
+        """Run a batch and return its result, which the caller releases. Raises RuntimeError when the process ends, ValueError when the job is wrong."""
+
+
 class Executor(Protocol):
     """One accelerator. At most ``slots`` batches are submitted and unreleased at a time (running + staged)."""
 

@@ -11,12 +11,12 @@ import math
 import statistics
 import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from harness_core.profile import LatencyProfile, ProfilePoint
 
-from harness_runtime.lanes import VARIABLE, Bucket, bucket_name
+from harness_runtime.lanes import VARIABLE, Bucket, bucket_name, declared_buckets
 from harness_runtime.model import ModelFormat
 from harness_runtime.ports import Job, JobInput, LoadError
 from harness_runtime.tensors import Datatype, numpy_dtype
@@ -27,17 +27,12 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from harness_runtime.model import ModelSpec
-    from harness_runtime.ports import JobResult
+    from harness_runtime.ports import Runs
 
+WARM_UP_NS = 5_000_000_000
+"""Spent on a model that is loaded again, about: its callers wait meanwhile."""
 VARIABLE_SIZE = 8
 """Size at which a variable dimension without buckets is measured: small, since nothing says what is usual."""
-
-
-class Runs(Protocol):
-    """What is needed of an executor: one batch, outside its listener."""
-
-    async def run(self, job: Job) -> JobResult:
-        """Run a batch and return its result, which the caller releases."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +71,29 @@ async def measure(
     return profiles
 
 
+async def warm_up(executor: Runs, spec: ModelSpec) -> None:
+    """Run the largest size of every bucket once, uncounted; buckets beyond the first ``WARM_UP_NS`` are left to their callers.
+
+    For a model that was measured before and is loaded again: what is slow once in a process is over then, at little cost.
+
+    Raises:
+        LoadError: a run failed; names bucket and size.
+    """
+    began_ns = time.monotonic_ns()
+    size = measured_sizes(spec)[-1]
+    for bucket in reversed(declared_buckets(spec) or [fallback_bucket(spec)]):
+        if time.monotonic_ns() - began_ns > WARM_UP_NS:
+            return
+        fill, _ = await _first_run(executor, spec, bucket, size)
+        for _ in range(_warmup_runs(spec) - 1):
+            await _run(executor, spec, bucket, size, fill)
+
+
+def _warmup_runs(spec: ModelSpec) -> int:
+    """TorchScript optimises itself in its second run."""
+    return 2 if spec.format is ModelFormat.TORCH_SCRIPT else 1
+
+
 def measured_sizes(spec: ModelSpec) -> tuple[int, ...]:
     """The sizes at which the model will be run; where it may be any, powers of two and the largest."""
     if not spec.max_batch_size:
@@ -104,9 +122,7 @@ async def _measure_size(
 ) -> ProfilePoint:
     began_ns = time.monotonic_ns()
     fill, first_ns = await _first_run(executor, spec, bucket, size)
-    # TorchScript optimises itself in its second run.
-    warmup_runs = max(budget.warmup_runs, 2 if spec.format is ModelFormat.TORCH_SCRIPT else 1)
-    for _ in range(warmup_runs - 1):
+    for _ in range(max(budget.warmup_runs, _warmup_runs(spec)) - 1):
         first_ns = await _run(executor, spec, bucket, size, fill)
     samples: list[int] = []
     while share_ns > 0 and len(samples) < budget.samples:

@@ -29,6 +29,7 @@ from harness_runtime.loading import Loader
 from harness_runtime.metrics import PodMetrics, PodNow, models_now
 from harness_runtime.model import ModelState
 from harness_runtime.ports import LoadError
+from harness_runtime.profiler import warm_up
 from harness_runtime.registry import Registry
 from harness_runtime.state import describe_model, jsonable
 
@@ -76,7 +77,7 @@ class Server:
         executor_settings = ExecutorSettings(
             device=settings.device, threads=settings.threads, allow_python_models=settings.allow_python_models
         )
-        self._executor = ProcessExecutor(executor_settings)
+        self._executor = ProcessExecutor(executor_settings, warm_up)
         self._batcher = Batcher(
             PodMachine(replace(settings.pod, timer_grain_ns=_timer_grain_ns())),
             self._executor,

@@ -19,11 +19,11 @@ from harness_runtime.executor.watchdog import Watchdog
 from harness_runtime.ports import JobResult, LoadError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Awaitable, Callable
 
     from harness_runtime.executor.settings import ExecutorSettings
     from harness_runtime.model import ModelSpec
-    from harness_runtime.ports import ExecutorListener, Job
+    from harness_runtime.ports import ExecutorListener, Job, Runs
 
 _KILLED_S = 10.0
 
@@ -38,10 +38,13 @@ class ProcessExecutor:
     """Runs batches in a child process; starts it again, with all models, when it ends.
 
     Life: ``start`` → up ⇄ down (``on_lost`` … ``on_restored``) → ``stop``. All methods belong to the event loop's thread. A load
-    occupies the child like a batch does: batches of other models wait behind it.
+    occupies the child like a batch does: batches of other models wait behind it. ``warm_up`` runs each model after a restart, before
+    ``on_restored``: the first load is measured by the caller, which warms it up.
     """
 
-    def __init__(self, settings: ExecutorSettings) -> None:
+    def __init__(
+        self, settings: ExecutorSettings, warm_up: Callable[[Runs, ModelSpec], Awaitable[None]] | None = None
+    ) -> None:
         self.slots = settings.slots
         self.settings = settings
         self.failed_models: dict[str, str] = {}
@@ -54,6 +57,7 @@ class ProcessExecutor:
         self._link: ChildLink | None = None
         self._flights = Flights(settings.slots)
         self._watchdog = Watchdog(settings, self._on_late)
+        self._warm_up = warm_up
         self._specs: dict[str, ModelSpec] = {}
         self._replies: dict[str, asyncio.Future[list[Any]]] = {}
         self._up = asyncio.Event()
@@ -122,6 +126,8 @@ class ProcessExecutor:
             RuntimeError: no free slot, or the process is down.
             ValueError: unknown model, larger than a slot, or parts that do not fit their input.
         """
+        if not self.up:
+            raise RuntimeError("the executor process is down")
         slot = self._flights.free_slot()
         if slot is None:
             raise RuntimeError(f"all {self.slots} slots are taken")
@@ -142,9 +148,14 @@ class ProcessExecutor:
         """
         async with self._measuring:
             await self._wait_up()
-            answer: asyncio.Future[JobResult] = asyncio.get_running_loop().create_future()
-            self._submit(job, self._flights.private_slot, answer)
-            return await answer
+            return await self._run_now(job)
+
+    async def _run_now(self, job: Job) -> JobResult:
+        if self._link is None or not self._link.alive:
+            raise ExecutorLostError("the executor process is down")
+        answer: asyncio.Future[JobResult] = asyncio.get_running_loop().create_future()
+        self._submit(job, self._flights.private_slot, answer)
+        return await answer
 
     def restart_expected_ns(self) -> int:
         """Start and loads as last measured, and the wait before them that failures in a row have earned."""
@@ -334,8 +345,8 @@ class ProcessExecutor:
     # -- jobs -------------------------------------------------------------------------------------------------------------
 
     def _submit(self, job: Job, slot: int, answer: asyncio.Future[JobResult] | None) -> None:
-        if not self.up or self._link is None or self._memory is None:
-            raise RuntimeError("the executor process is down")
+        assert self._link is not None  # noqa: S101 - there is a process
+        assert self._memory is not None  # noqa: S101 - and its memory
         spec = self._specs.get(job.digest)
         if spec is None:
             raise ValueError(f"no model of digest {job.digest} is loaded")
@@ -363,7 +374,10 @@ class ProcessExecutor:
     def _on_exit(self, reason: str) -> None:
         self._fail_replies(reason)
         if not self.up:
-            return  # a start or restart is under way and learns of it by its reply
+            # A start or restart is under way and learns of it by its reply, or by the end of its warm-up run.
+            self._watchdog.stop()
+            self._end_flights(reason)
+            return
         self._up.clear()
         self._watchdog.stop()
         lasted_ns = time.monotonic_ns() - self._up_since_ns
@@ -415,7 +429,7 @@ class ProcessExecutor:
         self._tell(lambda listener: listener.on_restored())
 
     async def _reload(self, killers: Counter[str]) -> None:
-        """Load all models. One that cannot be loaded, or ends the process twice, is left out and does not hold up the others.
+        """Load all models and warm them up. One that cannot be loaded, or ends the process twice, is left out; the others go on.
 
         Raises:
             LoadError: the process ended, or was killed since it hung.
@@ -426,6 +440,7 @@ class ProcessExecutor:
                 continue
             try:
                 await self._load_now(spec)
+                await self._warm(spec)
                 self.failed_models.pop(digest, None)
             except LoadError as error:
                 alive = self._link.alive
@@ -437,8 +452,34 @@ class ProcessExecutor:
                 if not alive:
                     raise
 
+    async def _warm(self, spec: ModelSpec) -> None:
+        """First runs are slow; callers shall not pay for them. A run that fails is for the log, unless the process went with it."""
+        if self._warm_up is None:
+            return
+        assert self._link is not None  # noqa: S101 - just started
+        began = time.monotonic_ns()
+        try:
+            await self._warm_up(_Reloaded(self), spec)
+        except LoadError as error:
+            if not self._link.alive:
+                await self._gone(self._link)
+                raise
+            log.warning("after the restart model %s version %s: %s", spec.name, spec.version, error)
+        self._load_ns[spec.digest] += time.monotonic_ns() - began
+
     def _set_up(self) -> None:
         if self._link is None or not self._link.alive:
             raise LoadError("the executor process ended right after its start")
         self._up_since_ns = time.monotonic_ns()
         self._up.set()
+
+
+class _Reloaded:
+    """Runs batches in a process that is not up yet."""
+
+    def __init__(self, executor: ProcessExecutor) -> None:
+        self._executor = executor
+
+    async def run(self, job: Job) -> JobResult:
+        """As :meth:`ProcessExecutor.run`, without waiting for the restart that it belongs to."""
+        return await self._executor._run_now(job)  # noqa: SLF001 - a part of it

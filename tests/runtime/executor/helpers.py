@@ -15,10 +15,11 @@ from harness_runtime.ports import Job, JobInput, JobResult
 from harness_runtime.tensors import Datatype, TensorSpec
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
+    from collections.abc import AsyncIterator, Awaitable, Callable
     from pathlib import Path
 
     import numpy as np
+    from harness_runtime.ports import Runs
 
 _BATCHES = itertools.count(1)
 WAIT_S = 60.0
@@ -134,10 +135,12 @@ class Rig:
 
 
 @asynccontextmanager
-async def running(*specs: ModelSpec, **settings: Any) -> AsyncIterator[Rig]:
+async def running(
+    *specs: ModelSpec, warm_up: Callable[[Runs, ModelSpec], Awaitable[None]] | None = None, **settings: Any
+) -> AsyncIterator[Rig]:
     """An executor with models loaded; stopped at the end."""
     settings = {"device": "cpu", "threads": 1, "allow_python_models": True, "slot_bytes_max": 16 << 20} | settings
-    rig = Rig(ProcessExecutor(ExecutorSettings(**settings)), Recorder())
+    rig = Rig(ProcessExecutor(ExecutorSettings(**settings), warm_up), Recorder())
     await rig.executor.start(rig.listener)
     try:
         for spec in specs:

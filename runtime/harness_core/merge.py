@@ -25,18 +25,3 @@ def row_slices(rows: Sequence[int]) -> list[slice]:
     """The slice of each member along axis 0, in the order of ``rows``; together they cover every row once."""
     offsets = row_offsets(rows)
     return [slice(start, end) for start, end in pairwise(offsets)]
-
-
-def check_cover(slices: Sequence[slice], total: int) -> None:
-    """Check that ``slices`` lie end to end from row 0 and cover exactly ``total`` rows.
-
-    Raises:
-        ValueError: a gap, an overlap, or another number of rows; names the slice.
-    """
-    expected = 0
-    for index, part in enumerate(slices):
-        if part.start != expected or part.stop <= part.start:
-            raise ValueError(f"slice {index} is [{part.start}, {part.stop}), expected it to start at {expected}")
-        expected = part.stop
-    if expected != total:
-        raise ValueError(f"slices cover {expected} rows, the batch has {total}")

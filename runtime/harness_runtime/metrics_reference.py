@@ -17,7 +17,8 @@ Written by `python -m harness_runtime.metrics_reference`; do not edit.
 
 Every pod serves these at `/metrics` on its metrics port (8002), in Prometheus's text format. All series exist from the start, counters at
 0. Times are seconds. Besides the labels named here, every series carries `service` and `group`. The label `model` is empty for requests to
-a model that is not configured. Gauges of the queue are read at the scrape, so a queue that hangs shows before anything completes.
+a model that is not configured. A call whose deadline passes inside gRPC, before the server's code sees it, is in no series: clients under heavy overload
+count more calls than the server. Gauges of the queue are read at the scrape, so a queue that hangs shows before anything completes.
 
 | metric | type | labels | meaning |
 | --- | --- | --- | --- |

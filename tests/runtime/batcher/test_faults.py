@@ -73,6 +73,18 @@ def test_handing_over_that_raises_hurts_only_the_poison():
     virtually(scenario)
 
 
+def test_members_that_do_not_fit_together_at_their_execution_size_run_apart():
+    """Four rows are run as eight, which the slot does not hold: they are taken apart and all answered, since each fits alone."""
+
+    async def scenario():
+        executor = SimExecutor(linear, refuse=lambda job: ValueError("no room") if job.execution_size > 1 else None)
+        async with Bench(executor=executor, limits={"execution_sizes": (1, 8)}) as bench:
+            assert await send_all(bench, [1, 2, 3, 4]) == [OK] * 4
+            assert [job.rows for job in executor.jobs] == [1] * 4
+
+    virtually(scenario)
+
+
 def test_answer_with_wrong_rows_fails_only_its_batch():
     """B004, output split: an answer of the wrong row count is never split; later batches are answered."""
 

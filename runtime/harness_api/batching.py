@@ -49,7 +49,7 @@ class Batching(ApiModel):
     max_queue_size: Annotated[int, Field(ge=1, le=1 << 20)] = 4096
     """Most requests that wait; one more is refused."""
     max_queue_bytes: Annotated[int, Field(ge=1, le=TIB)] = 256 << 20
-    """Most bytes of inputs that wait."""
+    """Most bytes of inputs that wait, padded to their bucket."""
     max_queue_delay_microseconds: Annotated[int, Field(ge=0, le=TEN_MINUTES_MICROSECONDS)] | None = None
     """Longest wait for a batch to fill; with policy `MaxDelay` only, 5000 there when absent."""
     queue_timeout_milliseconds: Annotated[int, Field(ge=0, le=HOUR_MILLISECONDS)] = 0

@@ -117,7 +117,7 @@ class Demo:
             "[bold]Harness Serving demo[/]: all-MiniLM-L6-v2, real weights, two replicas on this machine.\n"
             "1. export the encoder to a torch.export program, and run it alone over the corpus as the reference\n"
             "2. start `harness run` with two replicas, on free ports; each measures its latency by batch size\n"
-            f"3. measure the capacity, then send sentences at 20 % to {OVERLOAD:.0%} of it, each with a deadline\n"
+            f"3. measure the capacity, then send sentences at {MODERATE[0]:.0%} to {OVERLOAD:.0%} of it, each with a deadline\n"
             "4. compare every answer with the reference; table, picture, semantic search\n"
             f"Nothing is downloaded now; the weights ({weights.stat().st_size / 1e6:.0f} MB, sha256 checked) and torch came with"
             " `make venv`."

@@ -19,8 +19,9 @@ if TYPE_CHECKING:
 
 COSINE_MIN = 0.9999
 ON_TIME_MIN = 0.99
-EARLY_MIN = 0.9
-"""Share of the refusals of the overload step that must reach the client before the deadline; it shares the cores."""
+EARLY_MIN = 0.5
+"""Share of the refusals of the overload step that must reach the client before the deadline. What waits is refused early; what runs
+when its deadline comes, because the client took the processor from the batch, can only be told then."""
 MODERATE = (0.2, 0.4, 0.6)
 HIGH = 0.8
 OVERLOAD = 1.5

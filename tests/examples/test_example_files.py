@@ -160,6 +160,7 @@ def test_totals_are_differences(embedding_path):
     assert between.formation == {0.01: 5, float("inf"): 14}
 
 
+@pytest.mark.process
 def test_service_that_does_not_start(embedding_path, tmp_path):
     """A service file that cannot be run ends the wait with the service's own words, and leaves no process."""
     from demo_service import Service, ServiceError

@@ -35,6 +35,11 @@ def test_no_collapse_under_overload(load: float):
         }  # fmt: skip
 
 
+def test_slow_stretches_are_learnt_while_they_last():
+    """Half a second of every two at 1.5 times the run time, 1.5 times the load: 89 % of the capacity keeps 90 % of the goodput."""
+    assert 1080 * share_on_time(steady(1080, 6, delay_ms=2, cv=0.05, slow=1.5), (1, 2)) >= 645
+
+
 def test_recovery_after_overload():
     """0.8 → 1.5 → 0.8 of 720/s: within 2 s of the fall at least 99 % are on time again; also where requests may end late."""
     for hold_ms in (None, 30_000):

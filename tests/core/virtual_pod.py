@@ -41,6 +41,8 @@ class Case:
     """To the start and back together, half each."""
     cv: float = 0.0
     """Lognormal noise of each batch's run."""
+    slow: float = 1.0
+    """Runs that begin in the first half second of every two take so many times as long: a busy host."""
     staging: bool = True
     models: int = 1
     weights: tuple[tuple[float, float], ...] = ((1.0, 1.0),)
@@ -158,6 +160,7 @@ class Simulation:
             self.run.rows.append(plan.rows)
             begin = max(now + half_ns, self.free_ns)
             noise = self.rng.lognormvariate(-(self.case.cv**2) / 2, self.case.cv) if self.case.cv else 1.0
+            noise *= self.case.slow if begin % (2 * SECOND) < SECOND // 2 else 1.0
             took = round(PROFILE.latency_ns(plan.rows) * noise)
             self.free_ns = begin + took
             self._push(begin, "start", plan.batch_id)
@@ -222,6 +225,12 @@ def main() -> None:
     for policy in (PolicyName.DEADLINE, PolicyName.IMMEDIATE, PolicyName.MAX_DELAY):
         figures = [round(720 * x * share_on_time(steady(720 * x, policy=policy))) for x in (1, 1.5, 2)]
         print(f"  {policy.value:10} {figures}")
+    print(
+        "Deadline: on-time requests/s at 0.75, 1.0, 1.5 and 2.0 x 720/s, delay 2 ms, noise and slow stretches (2 seeds of 6 s)"
+    )
+    for cv, slow in ((0.2, 1.0), (0.05, 1.5), (0.2, 2.0)):
+        cases = [(720 * x, steady(720 * x, 6, delay_ms=2, cv=cv, slow=slow)) for x in (0.75, 1, 1.5, 2)]
+        print(f"  cv {cv}, slow x {slow}: {[round(rate * share_on_time(case, (1, 2))) for rate, case in cases]}")
     print("weight on time as a share of that offered, 10 (20 %) and 1 (80 %), at 1.0, 1.5 and 2.0 x 720/s")
     for weights in (((1.0, 1.0),), ((10.0, 0.2), (1.0, 0.8))):
         runs = [simulate(steady(720 * x, weights=weights), 1) for x in (1, 1.5, 2)]

@@ -65,7 +65,6 @@ def _limits(model: Model, spec: ModelSpec, known: KnownProfiles) -> ModelLimits:
         default_profile=default,
         profiles=profiles,
         policy=PolicyName(batching.policy.value),
-        batched=spec.max_batch_size > 0,
         max_batch_rows=spec.max_rows,
         execution_sizes=spec.execution_sizes,
         objective_ns=spec.objective_ns,

@@ -81,7 +81,7 @@ def test_every_setting_of_the_file_arrives(document, tmp_path):
     assert spec.outputs == (TensorSpec("embedding", Datatype.FP32, (384,)),)
     assert (spec.objective_ns, spec.max_latency_ns) == (250 * MS, 5000 * MS)
     assert (spec.weight, spec.max_weight, spec.priority) == (3.0, 6.0, 2)
-    assert (limits.model, limits.batched, limits.max_batch_rows) == (spec.digest, True, 64)
+    assert (limits.model, limits.max_batch_rows) == (spec.digest, 64)
     assert limits.execution_sizes == spec.execution_sizes == (1, 2, 4, 8, 16, 32, 64)
     assert (limits.policy, limits.timeout_action) == (PolicyName.MAX_DELAY, TimeoutAction.DELAY)
     assert (limits.max_queue_requests, limits.max_queue_bytes) == (50, 500)
@@ -102,7 +102,7 @@ def test_unbatched_model(document, tmp_path):
     """MaxBatchSize 0: one request at a time."""
     document = changed(document, "spec.models.1.maxBatchSize", 0)
     limits = settings_of(document, tmp_path).models[1].limits
-    assert (limits.batched, limits.max_batch_rows, limits.execution_sizes) == (False, 1, ())
+    assert (limits.max_batch_rows, limits.execution_sizes) == (1, ())
 
 
 def test_profile_before_measurement(document, tmp_path):

@@ -33,7 +33,7 @@ class ModelLimits:
     """One model as the pod's machine knows it; all its lanes share these bounds.
 
     ``profiles`` maps bucket name → latency profile; a bucket without an entry uses ``default_profile``.
-    ``max_batch_rows`` is at least 1 (an unbatched model has 1 and ``batched=False``). ``execution_sizes`` ascending; empty: every size.
+    ``max_batch_rows`` is at least 1 (an unbatched model has 1). ``execution_sizes`` ascending; empty: every size.
     ``queue_timeout_ns`` 0: none. ``max_queue_delay_ns`` applies to MaxDelay only.
     """
 
@@ -41,7 +41,6 @@ class ModelLimits:
     default_profile: LatencyProfile
     profiles: Mapping[str, LatencyProfile] = field(default_factory=dict)
     policy: PolicyName = PolicyName.DEADLINE
-    batched: bool = True
     max_batch_rows: int = 1
     max_batch_bytes: int = 1 << 30
     execution_sizes: tuple[int, ...] = ()

@@ -25,7 +25,8 @@ class RequestDescriptor:
     """One request as the core sees it.
 
     Times are integer nanoseconds on the driver's monotonic clock. ``target_ns`` drives scheduling and the on-time
-    figures; ``limit_ns`` is when the request is given up; ``arrival_ns <= target_ns <= limit_ns``.
+    figures; ``limit_ns`` is when the request is given up; ``arrival_ns <= target_ns <= limit_ns``. ``reply_ns`` is what an
+    answer needs to reach its caller: plans end that much earlier, and a refusal leaves in time to arrive before the limit.
 
     Raises:
         ValueError: rows or weight not positive, negative bytes, or times out of order.
@@ -41,12 +42,15 @@ class RequestDescriptor:
     weight: float = 1.0
     priority: int = LOWEST_PRIORITY
     tenant: str = ""
+    reply_ns: int = 0
 
     def __post_init__(self) -> None:
         if self.rows < 1:
             raise ValueError(f"rows must be at least 1, got {self.rows}")
         if self.bytes < 0:
             raise ValueError(f"bytes must not be negative, got {self.bytes}")
+        if self.reply_ns < 0:
+            raise ValueError(f"reply_ns must not be negative, got {self.reply_ns}")
         if not self.weight > 0:
             raise ValueError(f"weight must be positive, got {self.weight}")
         if not self.arrival_ns <= self.target_ns <= self.limit_ns:

@@ -35,10 +35,15 @@ class Place(Enum):
 
 
 class Entry:
-    """One request in the machine: the descriptor's numbers, and where it is. ``key`` is its policy's rank (Policy.key)."""
+    """One request in the machine: the descriptor's numbers, and where it is. ``key`` is its policy's rank (Policy.key).
+
+    ``target`` and ``limit`` are what plans aim at, less the way of the answer to its caller; ``due`` is the caller's own target, and
+    ``until`` the last moment at which a refusal still reaches it before its limit (half of the allowance: the other half is
+    for runs that end a little later than planned).
+    """
 
     __slots__ = (
-        "arrival", "bytes", "home", "id", "key", "lane", "limit", "place", "priority", "rank", "rows", "seq", "target", "weight",
+        "arrival", "bytes", "due", "home", "id", "key", "lane", "limit", "place", "priority", "rank", "rows", "seq", "target", "until", "weight",
     )  # fmt: skip
 
     def __init__(self, descriptor: RequestDescriptor, seq: int) -> None:
@@ -47,8 +52,10 @@ class Entry:
         self.rows = descriptor.rows
         self.bytes = descriptor.bytes
         self.arrival = descriptor.arrival_ns
-        self.target = descriptor.target_ns
-        self.limit = descriptor.limit_ns
+        self.target = descriptor.target_ns - descriptor.reply_ns
+        self.limit = descriptor.limit_ns - descriptor.reply_ns
+        self.due = descriptor.target_ns
+        self.until = descriptor.limit_ns - descriptor.reply_ns // 2
         self.weight = descriptor.weight
         self.priority = descriptor.priority
         self.seq = seq

@@ -344,3 +344,50 @@ def test_time_never_goes_back():
     pod.decide(5)
     with pytest.raises(ValueError, match="time went back"):
         pod.arrive(4)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "waiting", "want"),
+    [
+        (
+            (1, 2, 4, 8, 16),
+            9,
+            [8, 1],
+        ),  # nine would run as sixteen: l(16) = 21 ms for 9, or 13 ms for 8 and then 6 for 1
+        ((1, 2, 4, 8, 16), 14, [14]),  # fourteen of sixteen rows are worth it
+        ((), 9, [9]),  # every size is run as it is
+    ],
+)
+def test_no_batch_is_larger_than_its_throughput_justifies(sizes, waiting, want):
+    """Rows that would mostly pay for padding go with the next batch (``Timing.thrifty``)."""
+    pod = Pod(
+        make_limits(max_batch_rows=16, execution_sizes=sizes, default_profile=LatencyProfile.linear(5 * MS, MS, 16))
+    )
+    for _ in range(waiting):
+        pod.arrive(0)
+    pod.decide(0)
+    for _ in want[1:]:
+        pod.done(21)
+    assert [plan.rows for plan in pod.launched] == want
+
+
+def test_the_way_of_the_answer_is_left_free():
+    """With 4 ms for the answer's way, plans end 4 ms earlier, and what overruns is refused 2 ms before the caller gives up."""
+    pod = Pod(make_limits())
+    refused = pod.arrive(0, within_ms=9.9, reply_ns=4 * MS)  # l(1) = 6 ms and its factor of 1.1 do not fit into 5.9 ms
+    request = pod.arrive(0, within_ms=20, reply_ns=4 * MS)
+    pod.decide(0)
+    assert pod.outcome(refused) is Outcome.REJECTED_INFEASIBLE
+    assert [plan.members for plan in pod.launched] == [(request,)]
+    assert pod.wake_ms == 18
+    pod.decide(18)
+    assert pod.outcome(request) is Outcome.EXPIRED
+
+
+def test_a_run_that_ends_inside_the_allowance_is_still_answered():
+    """Planned to end at 16 ms, ended at 17 ms, on time at 20 ms."""
+    pod = Pod(make_limits())
+    request = pod.arrive(0, within_ms=20, reply_ns=4 * MS)
+    pod.decide(0)
+    pod.done(17)
+    assert pod.outcome(request) is Outcome.COMPLETED

@@ -161,7 +161,7 @@ class Simulation:
             begin = max(now + half_ns, self.free_ns)
             noise = self.rng.lognormvariate(-(self.case.cv**2) / 2, self.case.cv) if self.case.cv else 1.0
             noise *= self.case.slow if begin % (2 * SECOND) < SECOND // 2 else 1.0
-            took = round(PROFILE.latency_ns(plan.rows) * noise)
+            took = round(PROFILE.latency_ns(plan.execution_size) * noise)
             self.free_ns = begin + took
             self._push(begin, "start", plan.batch_id)
             self._push(self.free_ns + half_ns, "done", (plan.batch_id, took))

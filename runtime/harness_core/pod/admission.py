@@ -61,7 +61,7 @@ def refuse_capacity(request: RequestDescriptor, model: Model, state: PodState, r
 
 def refuse_infeasible(request: RequestDescriptor, now: int, needed_ns: int) -> Ending | None:
     """Even alone and next, the request would be answered after its limit."""
-    had_ns = request.limit_ns - now
+    had_ns = request.limit_ns - request.reply_ns - now
     if needed_ns <= had_ns:
         return None
     had_ns = max(0, had_ns)

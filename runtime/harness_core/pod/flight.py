@@ -18,7 +18,7 @@ so that what waits can still be cancelled, grow or expire without being run for 
 
 
 class Flight:
-    """One batch. ``members`` are those not ended; ``next_limit_ns`` the earliest of their limits."""
+    """One batch. ``members`` are those not ended; ``next_limit_ns`` is when the first of them is given up."""
 
     __slots__ = ("begin_ns", "expected_ns", "lane", "members", "plan")
 
@@ -35,8 +35,8 @@ class Flight:
         return self.begin_ns + self.expected_ns
 
     def next_limit_ns(self) -> int | None:
-        """Earliest limit of the members, None when none is left."""
-        return min((entry.limit for entry in self.members), default=None)
+        """When the first of the members is given up, None when none is left."""
+        return min((entry.until for entry in self.members), default=None)
 
 
 class Flights:

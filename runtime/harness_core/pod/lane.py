@@ -41,9 +41,9 @@ class Lane:
     def plan(self, now: int, delay_ns: int) -> int:
         """b*, the batch that the arrival rate can fill and the deadlines allow (``harness_core.rate``)."""
         rate = self.rate
-        return planned_batch(
-            self.timing.need_ns, rate.per_ns(now), rate.budget_ns, delay_ns, self.model.limits.max_batch_rows
-        )
+        most = self.model.limits.max_batch_rows
+        rows = planned_batch(self.timing.need_ns, rate.per_ns(now), rate.budget_ns, delay_ns, most)
+        return self.timing.thrifty[rows]
 
 
 class Model:

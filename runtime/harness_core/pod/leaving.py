@@ -23,7 +23,7 @@ def expire(state: PodState, now: int) -> None:
     """End all that can no longer be answered before its limit, and carry out queue timeouts.
 
     What waits is lost as soon as a run of it alone, after all that was handed over, would end too late: so the refusal reaches
-    the caller before its deadline. What runs is given up when its limit passes.
+    the caller before its deadline. What runs is given up when its limit is so near that the refusal just reaches the caller.
     """
     for flight in state.flights.all:
         _expire_flight(state, now, flight)
@@ -121,7 +121,7 @@ def _end_lost(state: PodState, entry: Entry, lane: Lane, now: int, base_ns: int)
 def _expire_flight(state: PodState, now: int, flight: Flight) -> None:
     limit_ns = flight.next_limit_ns()
     if limit_ns is not None and limit_ns <= now:
-        for entry in [entry for entry in flight.members if entry.limit <= now]:
+        for entry in [entry for entry in flight.members if entry.until <= now]:
             end(state, entry, Outcome.EXPIRED, reasons.LIMIT_PASSED)
 
 

@@ -51,9 +51,9 @@ def _succeed(state: PodState, flight: Flight, now: int, result: BatchResult) -> 
         message = result.member_failures.get(entry.id)
         if message is not None:
             state.ledger.end(entry, Outcome.FAILED, reasons.MEMBER_FAILED, message=message)
-        elif now <= entry.target:
+        elif now <= entry.due:
             state.ledger.end(entry, Outcome.COMPLETED, reasons.ON_TIME)
-        elif now <= entry.limit:
+        elif now <= entry.until:
             state.ledger.end(entry, Outcome.LATE, reasons.TARGET_PASSED)
         else:
             state.ledger.end(entry, Outcome.EXPIRED, reasons.LIMIT_PASSED)

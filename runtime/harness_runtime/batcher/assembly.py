@@ -23,6 +23,17 @@ if TYPE_CHECKING:
     from harness_runtime.tensors import TensorSpec
 
 
+REPLY_NS_MAX = 1_500_000
+REPLY_SHARE = 0.03
+"""What an answer may need from here to its caller's hands: at most so long, and at most this share of the time it was given. A
+call's deadline runs at its client, which starts earlier and stops for nobody: an answer that is ready at the deadline is late."""
+
+
+def reply_ns(within_ns: int) -> int:
+    """The allowance for an answer's way to its caller, of a request with ``within_ns`` from arrival to target; even microseconds."""
+    return min(REPLY_NS_MAX, int(REPLY_SHARE * within_ns)) // 2000 * 2000
+
+
 def describe(request_id: int, work: Work) -> RequestDescriptor:
     """What the core sees of a request.
 
@@ -41,6 +52,7 @@ def describe(request_id: int, work: Work) -> RequestDescriptor:
             weight=work.weight,
             priority=work.priority,
             tenant=work.tenant,
+            reply_ns=reply_ns(work.target_ns - work.arrival_ns),
         )
     except ValueError as error:
         raise RequestEnded(Outcome.FAILED, "not_describable", f"the request cannot be queued: {error}") from error

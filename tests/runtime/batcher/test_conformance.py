@@ -15,6 +15,7 @@ from harness_core.descriptor import LaneKey, RequestDescriptor
 from harness_core.journal import Journal, replay
 from harness_core.pod.machine import PodMachine
 from harness_core.pod.settings import PodLimits, PolicyName
+from harness_runtime.batcher.assembly import reply_ns
 
 from tests.runtime.batcher.bench import Bench, linear, make_spec, outcome_of, virtually
 from tests.runtime.batcher.sim_executor import MS, SimExecutor
@@ -149,6 +150,7 @@ def through_a_heap(policy: PolicyName, arrivals: list[Arrival]) -> list[list[Any
             arrival_ns=arrival.at_ns,
             target_ns=arrival.at_ns + arrival.within_ns,
             limit_ns=arrival.at_ns + arrival.limit_ns,
+            reply_ns=reply_ns(arrival.within_ns),
         )
         driver.at(arrival.at_ns, lambda request=request: driver.arrive(request))
         if arrival.cancel_after_ns is not None:

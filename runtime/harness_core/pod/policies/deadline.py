@@ -7,6 +7,7 @@ batch. When the heads allow only a batch below the plan b* (``harness_core.rate.
 wait, the oldest head that allows it begins the batch and those before it are given up: without that a late start makes small
 batches, which make later starts ("metastable batch collapse"). Requests whose target is lost but not their limit run when nothing
 can be on time, in batches small enough not to ruin the next planned one; spare rows of an execution size are theirs at once.
+No batch is larger than its throughput r/l(r) justifies, which execution sizes and full caches make smaller than what fits.
 
 What it reads: priority (strict levels), target, limit, weight, rows, bytes, corrected latency, arrival rate.
 What it costs: O(heads skipped + batch) per batch; each request is skipped at most once.
@@ -68,6 +69,7 @@ class Deadline:
             return None
         if rows < fit and len(lane.queue.bands) > 1:
             rows = _join_lower_levels(lane, members, rows, fit, moment)
+        members, rows = _cut_to_thrift(lane, members, rows)
         if lane.queue.spare.items:
             rows = _fill_padding(lane, members, rows, moment)
         start = latest_start(members, timing.need_ns(rows), moment)
@@ -146,6 +148,22 @@ def _join_lower_levels(lane: Lane, members: list[Entry], rows: int, fit: int, mo
                 room -= entry.bytes
                 fit = min(fit, own_fit)
     return rows
+
+
+def _cut_to_thrift(lane: Lane, members: list[Entry], rows: int) -> tuple[list[Entry], int]:
+    """Leave the last ones to the next batch where fewer rows are answered faster, row for row (``Timing.thrifty``).
+
+    Nine rows that would run as sixteen are eight and one: both are answered earlier so, and the accelerator is free sooner.
+    """
+    most = lane.timing.thrifty[rows]
+    kept: list[Entry] = []
+    kept_rows = 0
+    for entry in members:
+        if kept_rows + entry.rows > most:
+            break
+        kept.append(entry)
+        kept_rows += entry.rows
+    return (kept, kept_rows) if kept else (members, rows)
 
 
 def _fill_padding(lane: Lane, members: list[Entry], rows: int, moment: Moment) -> int:

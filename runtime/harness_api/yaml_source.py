@@ -94,13 +94,24 @@ def read_yaml(text: str) -> YamlSource:
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         problem = shorten(" ".join(part for part in (error.problem, error.context) if part), 160)
-        source.faults.append(Fault("", f"is not YAML: {problem}", line=None if mark is None else mark.line + 1))
+        hint = _hint(error)
+        source.faults.append(Fault("", f"is not YAML: {problem}{hint}", line=None if mark is None else mark.line + 1))
     except yaml.reader.ReaderError as error:
         line = text.count("\n", 0, error.position) + 1
         source.faults.append(Fault("", "is not YAML: it holds a control character", line=line))
     except (yaml.YAMLError, ValueError, RecursionError, OverflowError) as error:
         source.faults.append(Fault("", f"is not YAML: {shorten(str(error), 160)}"))
     return source
+
+
+def _hint(error: yaml.MarkedYAMLError) -> str:
+    """What a person should look at, where the parser's own words speak of blocks and tokens."""
+    words = f"{error.problem} {error.context}"
+    if "\\t" in words:
+        return ": indent with spaces, not with tabs"
+    if any(sign in words for sign in ("block", "mapping values are not allowed", "could not find expected ':'")):
+        return ": check the indentation of this line and the one before"
+    return ""
 
 
 class _Reader:

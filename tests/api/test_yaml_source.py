@@ -99,3 +99,18 @@ def test_many_documents_are_refused():
     """The number of documents is bounded."""
     (fault,) = read_yaml("--- 1\n" * (yaml_source.DOCUMENTS_MAX + 1)).faults
     assert fault.message == "has more than 256 documents"
+
+
+@pytest.mark.parametrize(
+    ("text", "hint", "line"),
+    [
+        ("a: 1\n  b: 2\n", "check the indentation of this line and the one before", 2),
+        ("a:\n  - b\n c: 3\n", "check the indentation of this line and the one before", 3),
+        ("a:\n\tb: 2\n", "indent with spaces, not with tabs", 2),
+    ],
+)
+def test_wrong_indentation_is_said_in_plain_words(text, hint, line):
+    """The parser speaks of blocks and tokens; the message ends with what to look at."""
+    (fault,) = read_yaml(text).faults
+    assert fault.line == line
+    assert fault.message.endswith(f": {hint}")

@@ -13,20 +13,22 @@ from harness_cli.load.command import load
 from harness_cli.output import fail
 from harness_cli.profile.command import profile
 from harness_cli.run.command import run
+from harness_cli.usage import PlainGroup
 from harness_cli.validate_command import validate
 
 app = typer.Typer(
     name="harness",
+    cls=PlainGroup,
     help="Deadline-aware batched inference for one-shot models.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-app.command()(run)
-app.command()(load)
-app.command()(profile)
-app.command()(validate)
+app.command(short_help="Serve a file's models on this machine.")(run)
+app.command(short_help="Send requests with deadlines; say how many were on time.")(load)
+app.command(short_help="Measure the latency of a model by batch size.")(profile)
+app.command(short_help="Report every fault of configuration files.")(validate)
 
 
 def _print_version(wanted: bool) -> None:

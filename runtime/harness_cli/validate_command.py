@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from harness_cli.errors import FAILED
+from harness_cli.errors import FAILED, CliError
 from harness_cli.output import Output
 
 if TYPE_CHECKING:
@@ -17,9 +17,11 @@ if TYPE_CHECKING:
 
 
 def validate(
+    files: Annotated[list[Path] | None, typer.Argument(metavar="FILE", help="YAML files; the same as -f.")] = None,
     file: Annotated[
-        list[Path], typer.Option("--file", "-f", help="YAML file of InferenceServices and LatencyProfiles; several.")
-    ],
+        list[Path] | None,
+        typer.Option("--file", "-f", help="YAML file of InferenceServices and LatencyProfiles; the option repeats."),
+    ] = None,
     cluster: Annotated[
         bool, typer.Option("--cluster", help="As kubectl apply would read it, instead of harness run.")
     ] = False,
@@ -34,8 +36,11 @@ def validate(
     """
     from harness_cli.validate import validate_files
 
+    given = [*(files or []), *(file or [])]
+    if not given:
+        raise CliError("no file is given: harness validate FILE, or harness validate -f FILE")
     output = Output(json=json)
-    reports = validate_files(file, local=not cluster, trust_repository=trust_repository)
+    reports = validate_files(given, local=not cluster, trust_repository=trust_repository)
     for report in reports:
         _say(output, report)
     valid = all(report.ok for report in reports)

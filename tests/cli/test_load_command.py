@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import importlib.metadata
+import io
 import json
 import signal
+import socket
 import subprocess
 import sys
+import threading
 import time
+from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import grpc
 import numpy as np
 import pytest
+from harness_cli.load.view import Parts
 from harness_cli.main import main
 from helpers_oip import FakeServer
+from rich.console import Console
 
 
 def run(monkeypatch, *words: str) -> int:
@@ -128,10 +134,18 @@ BASE = "load --url 127.0.0.1:1 --model m "
         (BASE, "must say how much to send"),
         (BASE + "--rate 5 --schedule 5:1", "--schedule or --rate"),
         (BASE + "--schedule 5:x", "'5:x' is not RATE:SECONDS"),
-        (BASE + "--rate -1", "at least 0"),
-        (BASE + "--rate 5 --duration 0", "positive number of seconds"),
+        (BASE + "--rate -4", "--rate -4: must be a number above 0 requests/s"),
+        (BASE + "--rate 0", "--rate 0: must be a number above 0 requests/s"),
+        (BASE + "--rate x", "--rate x: is not a number"),
+        (BASE + "--rate nan", "--rate nan: must be"),
+        (BASE + "--rate 5 --priority -1", "--priority -1: must be at least 0"),
+        (BASE + "--rate 5 --seed 1.5", "--seed 1.5: is not a whole number"),
+        (BASE + "--rate 5 --arrivals odd", "--arrivals odd: 'odd' is not one of 'constant'"),
+        (BASE + "--rate 5 --duration -1", "--duration -1: must be a number above 0 s"),
+        (BASE + "--closed 1 --duration 0", "--duration 0: must be"),
+        (BASE + "--rate 5 --duration 0", "--duration 0: must be a number above 0 s"),
         (BASE + "--rate 5 --shape 2", "--shape applies to --arrivals gamma"),
-        (BASE + "--rate 5 --arrivals gamma --shape 0", "gamma shape must be positive, got 0"),
+        (BASE + "--rate 5 --arrivals gamma --shape 0", "--shape 0: must be a number above 0"),
         (BASE + "--rate 5 --arrivals trace", "needs --trace FILE"),
         (BASE + "--trace none.csv", "none.csv: No such file"),
         (BASE + "--rate 5 --speed 2", "--speed applies to a trace"),
@@ -141,9 +155,15 @@ BASE = "load --url 127.0.0.1:1 --model m "
         (BASE + "--rate 5 --rows 1.5", "'1.5' is not VALUE"),
         (BASE + "--rate 5 --dim X=0", "--dim: 'X=0'"),
         (BASE + "--rate 5 --dim 3 --input x.npz", "--dim applies to random inputs only"),
-        (BASE + "--rate 5 --deadline-ms 0", "deadline must be at least 1"),
+        (BASE + "--rate 5 --deadline-ms 0", "--deadline-ms 0: must be at least 0.001 ms"),
         ("load --url nowhere --model m --rate 5", "'nowhere' is not HOST:PORT"),
         ("load --url http://a:1 --model m --rate 5", "is not HOST:PORT"),
+        ("load --url a:65536 --model m --rate 5", "'a:65536' is not HOST:PORT with a port of 1 to 65535"),
+        ("load --url ::1:80 --model m --rate 5", "an IPv6 host in brackets"),
+        (
+            "load --url a:1,b:2 --model m --rate 5",
+            "holds a comma: the option takes one server and repeats (--url a:1 --url b:2)",
+        ),
     ],
 )
 def test_mistakes_are_one_plain_line(monkeypatch, capsys, words, want):
@@ -153,6 +173,48 @@ def test_mistakes_are_one_plain_line(monkeypatch, capsys, words, want):
     assert want in " ".join(captured.err.split())
     assert captured.err.startswith("error: ")
     assert "Traceback" not in captured.err
+
+
+def test_a_closed_port_is_told_at_once(monkeypatch, capsys):
+    """Connection refused, in well under the ten seconds that a channel would try; exit code 1."""
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))  # not listening: the port is refused and nobody else takes it
+        url = f"127.0.0.1:{other.getsockname()[1]}"
+        began = time.monotonic()
+        assert run(monkeypatch, *f"load --url {url} --model m --rate 5".split()) == 1
+    assert time.monotonic() - began < 8
+    assert f"error: {url}: connection refused: no server listens there" in capsys.readouterr().err
+
+
+def test_a_port_that_speaks_http_is_told(monkeypatch, capsys):
+    """The metrics port in place of the gRPC port: said at once, with the hint."""
+    with HTTPServer(("127.0.0.1", 0), BaseHTTPRequestHandler) as other:
+        threading.Thread(target=other.handle_request, daemon=True).start()
+        words = f"load --url 127.0.0.1:{other.server_port} --model m --rate 5"
+        assert run(monkeypatch, *words.split()) == 1
+    assert "not in gRPC; the server's gRPC port is wanted: is this the metrics port?" in capsys.readouterr().err
+
+
+def test_refused_by_all_is_not_drowned(monkeypatch, capsys):
+    """A result that is not valid still says that nothing was answered, and how everything ended."""
+    with FakeServer(refuse_every=1) as server:
+        words = f"load --url {server.url} --model double --rate 2000 --duration 0.3 --deadline-ms 0.01 --json -"
+        assert run(monkeypatch, *words.split()) == 3
+    err = capsys.readouterr().err
+    assert "NOT VALID" in err
+    assert "NOTHING WAS ANSWERED: all" in err.splitlines()[-1]
+
+
+@pytest.mark.parametrize("width", [30, 44, 60, 120])
+def test_numbers_keep_their_units(width):
+    """A narrow cell breaks between its parts only; nothing is lost."""
+    console = Console(width=width, file=io.StringIO())
+    parts = ("poisson", "123.4 requests/s", "max 17.25 ms")
+    console.print(Parts(*parts))
+    written = console.file.getvalue()
+    assert all(part in written for part in parts)
+    assert max(map(len, written.splitlines())) <= width
+    assert " ".join(written.split()) == "poisson, 123.4 requests/s, max 17.25 ms"
 
 
 def test_version_and_help_do_not_load_the_heavy_parts():

@@ -117,7 +117,18 @@ def test_a_file_that_is_there_is_not_replaced(run_harness, tmp_path):
         ("profile -f {tmp}/none.yaml", "none.yaml"),
         ("profile -f {tmp}/s.yaml --model other", "'other' is not one of them"),
         ("profile -f {tmp}/s.yaml --group other", "'other' is not a worker group"),
-        ("profile -f {tmp}/s.yaml --device tpu", "'tpu' is not one of"),
+        ("profile -f {tmp}/s.yaml --device tpu", "--device: 'tpu' is not one of auto, cpu, cuda"),
+        ("profile {tmp}/s.yaml --picture {tmp}/y.foo", "y.foo: the name must end in .png, .svg or .pdf"),
+        ("profile {tmp}/s.yaml --picture {tmp}/no/y.svg", "y.svg: there is no directory"),
+        ("profile {tmp}/s.yaml --output {tmp}", "is a directory"),
+        ("profile {tmp}/s.yaml --output {tmp}/x.svg --picture {tmp}/x.svg", "is the file of --output too"),
+        ("profile {tmp}/s.yaml --output {tmp}/s.yaml --model other", "'other' is not one of them"),
+        ("profile", "no file is given: harness profile FILE"),
+        ("run", "no file is given: harness run FILE, or harness run -f FILE"),
+        ("run {tmp}/s.yaml -f {tmp}/s.yaml", "one file is taken, 2 are given"),
+        ("run {tmp}/s.yaml --device gpu", "--device: 'gpu' is not one of auto, cpu, cuda"),
+        ("run {tmp}/s.yaml --port-base abc", "--port-base abc: is not a whole number"),
+        ("run {tmp}/s.yaml --port-base 70000", "--port-base 70000: must be at most 65535"),
         ("run -f {tmp}/none.yaml", "none.yaml"),
         ("run -f {tmp}/s.yaml --replicas 100", "100 replicas in all, 1 to 64"),
         ("run -f {tmp}/s.yaml --port-base 65535", "need ports up to"),
@@ -137,6 +148,7 @@ def test_mistakes_are_plain_lines(run_harness, tmp_path, words, want):
     (tmp_path / "foreign.yaml").write_text(external)
     code, _, err = run_harness(words.format(tmp=tmp_path))
     assert code == 2
+    assert err.startswith("error: ")
     assert want in " ".join(err.split())
     assert "Traceback" not in err
 

@@ -6,6 +6,7 @@ import itertools
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -169,3 +170,36 @@ def test_a_runtime_takes_the_options(tmp_path):
     finally:
         running.end()
     assert (settings["bind"], settings["max_message_bytes"]) == ("localhost", 2048)
+
+
+@pytest.mark.parametrize(
+    ("changes", "words", "want"),
+    [
+        (
+            {"format: Profiled": "format: Python\n      storageUri: file:models"},
+            ("--allow-python-models",),
+            "no [luck]",
+        ),
+        ({"cpu": "cpu"}, ("--port-base", "TAKEN"), "address already in use"),
+    ],
+)
+def test_a_reason_for_not_starting_is_shown_once(tmp_path, changes, words, want):
+    """What the replica logs before it is ready is left out when the command ends with its words; --verbose shows it."""
+    text = SERVICE
+    for old, new in changes.items():
+        text = text.replace(old, new)
+    if "Python" in text:
+        text = "".join(line for line in text.splitlines(keepends=True) if "emulation" not in line)
+    (tmp_path / "models" / "1").mkdir(parents=True)
+    (tmp_path / "models" / "1" / "model.py").write_text("raise RuntimeError('no [luck]')\n")
+    service = tmp_path / "s.yaml"
+    service.write_text(text)
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        words = tuple(str(taken.getsockname()[1]) if word == "TAKEN" else word for word in words)
+        code, err = Running(service, "--replicas", "1", *words).end_by_itself()
+        _, all_of_it = Running(service, "--replicas", "1", "--verbose", *words).end_by_itself()
+    assert code == 1
+    assert err.count(want) == 1, err
+    assert all_of_it.count(want) > 1

@@ -49,7 +49,24 @@ def test_a_valid_file_exits_with_zero(run_harness, tmp_path):
     good = tmp_path / "good.yaml"
     good.write_text(GOOD)
     assert run_harness(f"validate -f {good}")[0] == 0
+    assert run_harness(f"validate {good}")[0] == 0
     assert run_harness(f"validate -f {good} --cluster --json")[0] == 0
+
+
+def test_no_file_is_wrong_usage(run_harness):
+    """Both ways to name one are told; exit code 2."""
+    code, _, err = run_harness("validate")
+    assert code == 2
+    assert "harness validate FILE, or harness validate -f FILE" in err
+
+
+def test_files_are_taken_with_and_without_the_option(run_harness, tmp_path):
+    """All of them are checked."""
+    for name in "abc":
+        (tmp_path / f"{name}.yaml").write_text(GOOD)
+    code, out, _ = run_harness(f"validate {tmp_path}/a.yaml {tmp_path}/b.yaml -f {tmp_path}/c.yaml")
+    assert code == 0
+    assert out.count("1 InferenceService(s)") == 3
 
 
 def test_a_missing_file_is_a_fault(run_harness, tmp_path):

@@ -17,7 +17,10 @@ STDOUT = Path("-")
 
 
 def load(
-    url: Annotated[list[str], typer.Option(metavar="HOST:PORT", help="Server; several take turns.")],
+    url: Annotated[
+        list[str],
+        typer.Option(metavar="HOST:PORT", help="Server (its gRPC port). The option repeats: servers take turns."),
+    ],
     model: Annotated[str, typer.Option(help="Name of the model.")],
     rate: Annotated[
         float | None, typer.Option(help="Requests per second, sent whatever becomes of earlier ones.")
@@ -100,5 +103,7 @@ def _run(config: LoadConfig, json: Path | None) -> None:
     if report.nothing_served:
         warn(f"NOTHING WAS SERVED: all {len(report.records)} requests ended as {', '.join(report.outcomes)}")
         raise typer.Exit(FAILED)
+    if report.nothing_answered:
+        warn(f"NOTHING WAS ANSWERED: all {len(report.records)} requests ended as {', '.join(report.outcomes)}")
     if not report.valid:
         raise typer.Exit(INVALID_RESULT)

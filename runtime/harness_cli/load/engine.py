@@ -65,6 +65,7 @@ async def load(config: LoadConfig, progress: Callable[[Progress], None] | None =
     """Like :func:`run_load`, inside a running event loop (which the test then shares: it should have little else to do)."""
     client = Client(config.urls, config.connections, config.message_bytes_max)
     try:
+        await client.reach()
         known = [await client.signature(url, config.model, config.version) for url in config.urls]
         if any(other.inputs != known[0].inputs for other in known[1:]):
             raise CliError(f"the servers {', '.join(config.urls)} disagree on the inputs of model {config.model!r}")

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from math import inf
 from pathlib import Path
 from typing import TypeVar
 
@@ -13,6 +15,9 @@ from harness_sim.workloads import Arrivals, RateSchedule, Workload, trace_rate
 from harness_cli.errors import CliError
 from harness_cli.load.config import LoadConfig
 
+DEADLINE_MS_MIN = 0.001
+"""The parameter `timeout` counts whole microseconds."""
+_HOST = re.compile(r"[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.%a-z0-9]+\]")
 Number = TypeVar("Number", int, float)
 
 
@@ -44,6 +49,7 @@ class LoadOptions:
         """Check and convert. Raises CliError."""
         for url in self.url:
             _check_address(url)
+        self._check_numbers()
         arrivals = self._arrivals()
         self._refuse_inapplicable(arrivals)
         workload = None if self.closed else self._workload(arrivals)
@@ -67,6 +73,20 @@ class LoadOptions:
             )
         except ValueError as error:
             raise CliError(str(error)) from None
+
+    def _check_numbers(self) -> None:
+        """Raises CliError naming the option, the value as typed and the limit, with its unit."""
+        limits = (
+            ("--rate", self.rate, 0.0, "requests/s"),
+            ("--duration", self.duration, 0.0, "s"),
+            ("--shape", self.shape, 0.0, ""),
+            ("--speed", self.speed, 0.0, ""),
+        )
+        for option, value, least, unit in limits:
+            if value is not None and not least < value < inf:
+                raise CliError(f"{option} {value:g}: must be a number above {least:g} {unit}".rstrip())
+        if self.deadline_ms is not None and not DEADLINE_MS_MIN <= self.deadline_ms < inf:
+            raise CliError(f"--deadline-ms {self.deadline_ms:g}: must be at least {DEADLINE_MS_MIN:g} ms")
 
     def _arrivals(self) -> Arrivals:
         if self.arrivals is not None:
@@ -153,6 +173,9 @@ def dims(texts: list[str]) -> dict[str, int]:
 
 
 def _check_address(url: str) -> None:
+    if "," in url:
+        each = " ".join(f"--url {part.strip()}" for part in url.split(",") if part.strip())
+        raise CliError(f"--url: {url!r} holds a comma: the option takes one server and repeats ({each})")
     host, _, port = url.rpartition(":")
-    if not host or not port.isdecimal() or not 0 < int(port) < 65536 or "/" in url:
-        raise CliError(f"--url: {url!r} is not HOST:PORT")
+    if not _HOST.fullmatch(host) or not port.isdecimal() or not 0 < int(port) < 65536:
+        raise CliError(f"--url: {url!r} is not HOST:PORT with a port of 1 to 65535 (an IPv6 host in brackets)")

@@ -86,9 +86,14 @@ class LoadReport:
         return not self.faults
 
     @property
+    def nothing_answered(self) -> bool:
+        """Whether requests were sent and not one was answered."""
+        return bool(len(self.records)) and not self.records.answered.any()
+
+    @property
     def nothing_served(self) -> bool:
         """Whether not one request was answered, and every one for a reason that no lower load would change."""
-        return bool(len(self.records)) and not self.records.answered.any() and set(self.outcomes) <= NOT_SERVED
+        return self.nothing_answered and set(self.outcomes) <= NOT_SERVED
 
     @property
     def on_time(self) -> npt.NDArray[np.bool_]:

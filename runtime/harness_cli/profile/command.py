@@ -13,6 +13,8 @@ import typer
 
 from harness_cli.errors import FAILED, CliError
 from harness_cli.output import Output
+from harness_cli.profile.targets import check_targets
+from harness_cli.usage import FileOption, NamedFile, check_device, choose_file
 
 if TYPE_CHECKING:
     from harness_core.profile import LatencyProfile
@@ -25,14 +27,15 @@ SAMPLES = 50
 
 
 def profile(
-    file: Annotated[Path, typer.Option("--file", "-f", help="InferenceService YAML.")],
+    named: NamedFile = None,
+    file: FileOption = None,
     model: Annotated[str | None, typer.Option(help="Name of the model (default: the file's only one).")] = None,
     group: Annotated[str | None, typer.Option(help="Worker group (default: the file's only one).")] = None,
     output: Annotated[Path, typer.Option(metavar="FILE", help="Where to write the LatencyProfile objects.")] = Path(
         "profile.yaml"
     ),
     picture: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Also draw l(b), S(n) and U(n) into this PNG.")
+        Path | None, typer.Option(metavar="FILE", help="Also draw l(b), S(n) and U(n): .png, .svg or .pdf.")
     ] = None,
     budget: Annotated[
         float, typer.Option(min=1, help="Seconds to measure; every size runs at least twice whatever it costs.")
@@ -58,15 +61,15 @@ def profile(
     """
     from harness_runtime.settings import RuntimeOptions
 
-    for path in (output, picture):
-        if path is not None and path.exists() and not force:
-            raise CliError(f"{path} is there already: --force replaces it")
+    source = choose_file("profile", named, file or [])
+    check_device(device)
     options = RuntimeOptions(
         trust_repository=trust_repository, allow_python_models=allow_python_models, device=device, threads=threads
     )
-    _Profiling(Output(json=json), _settings(file, group, options), budget).run(
-        model, output, picture, accelerator_class
-    )
+    settings = _settings(source, group, options)
+    spec = _choose(settings, model)
+    check_targets(output, picture, force=force)
+    _Profiling(Output(json=json), settings, budget).run(spec, output, picture, accelerator_class)
 
 
 def _settings(file: Path, group: str | None, options: RuntimeOptions) -> RuntimeSettings:
@@ -91,7 +94,7 @@ class _Profiling:
         self._settings = settings
         self._budget_s = budget_s
 
-    def run(self, model: str | None, file: Path, picture: Path | None, accelerator_class: str) -> None:
+    def run(self, spec: ModelSpec, file: Path, picture: Path | None, accelerator_class: str) -> None:
         from harness_runtime.executor.settings import ExecutorSettings
         from harness_runtime.profiler import Budget
 
@@ -100,7 +103,6 @@ class _Profiling:
         from harness_cli.profile.resource import note, resources, to_yaml
 
         settings, output = self._settings, self._output
-        spec = _choose(settings, model)
         executor = ExecutorSettings(
             device=settings.device, threads=settings.threads, allow_python_models=settings.allow_python_models
         )
@@ -139,9 +141,6 @@ def _writing(path: Path) -> Iterator[None]:
         yield
     except OSError as error:
         raise CliError(f"{path}: {error.strerror or error}", exit_code=FAILED) from None
-    except ValueError as error:
-        # matplotlib's word for a suffix that it cannot write.
-        raise CliError(f"{path}: {error}") from None
 
 
 @contextlib.contextmanager

@@ -15,7 +15,7 @@ _MS = 1e6
 
 
 def draw(path: Path, title: str, profiles: Mapping[str, LatencyProfile]) -> None:
-    """Write a PNG with one colour per bucket. Raises OSError when the file cannot be written."""
+    """Write a picture in the format of the suffix (``targets.SUFFIXES``) with one colour per bucket. Raises OSError when the file cannot be written."""
     # The object interface, not pyplot: no global state and no window system.
     try:
         from matplotlib.figure import Figure

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from pathlib import Path
+from collections import deque
 from typing import Annotated
 
 import typer
@@ -13,8 +13,9 @@ from rich.markup import escape
 
 from harness_cli.output import Output
 from harness_cli.run.options import BIND, RunOptions
-from harness_cli.run.replica import Replica
+from harness_cli.run.replica import LOG_LINES, Replica
 from harness_cli.run.supervisor import Supervisor, SupervisorSettings
+from harness_cli.usage import FileOption, NamedFile, check_device, choose_file
 
 SCRAPE_S = 1.0
 _QUIET = ("level=info", "level=debug")
@@ -23,9 +24,8 @@ KILL_MARGIN_S = 10.0
 
 
 def run(
-    file: Annotated[
-        Path, typer.Option("--file", "-f", help="InferenceService YAML: the file that kubectl apply takes.")
-    ],
+    named: NamedFile = None,
+    file: FileOption = None,
     trust_repository: Annotated[
         bool,
         typer.Option(
@@ -72,24 +72,19 @@ def run(
     from harness_cli.run.plan import drain_seconds, plan_replicas
     from harness_cli.service_file import located, read_service
 
+    path = choose_file("run", named, file or [])
+    check_device(device)
     options = RunOptions(
-        file=file,
-        trust_repository=trust_repository,
-        allow_python_models=allow_python_models,
-        port_base=port_base,
-        device=device,
-        threads=threads,
-        bind=bind,
-        max_message_bytes=max_message_bytes,
-        accelerator_class=accelerator_class,
-        replicas=replicas,
-    )
-    found = read_service(file, trust_repository=trust_repository)
+        file=path, trust_repository=trust_repository, allow_python_models=allow_python_models, port_base=port_base,
+        device=device, threads=threads, bind=bind, max_message_bytes=max_message_bytes,
+        accelerator_class=accelerator_class, replicas=replicas,
+    )  # fmt: skip
+    found = read_service(path, trust_repository=trust_repository)
     output = Output(json=json)
     for notice in found.notices:
-        output.say(f"note: {escape(located(file, notice))}")
+        output.say(f"note: {escape(located(path, notice))}")
     settings = SupervisorSettings(drain_s=drain_seconds(found.service) + KILL_MARGIN_S)
-    title = f"{found.service.metadata.name} ({file})"
+    title = f"{found.service.metadata.name} ({path})"
     session = _Session(output, title, plan_replicas(found.service, options), settings, verbose=verbose)
     asyncio.run(session.run(duration))
 
@@ -104,6 +99,8 @@ class _Session:
         self._verbose = verbose
         self._title = title
         self._replicas = replicas
+        self._held: deque[tuple[Replica, str]] = deque(maxlen=LOG_LINES * len(replicas))
+        """Warnings of replicas that are not ready yet: one that never gets there ends the command with its own words."""
         self._supervisor = Supervisor(replicas, self._event, self._log, settings)
 
     async def run(self, duration: float | None) -> None:
@@ -122,17 +119,34 @@ class _Session:
             self._output.emit({"event": "all_stopped"})
 
     def _stop(self) -> None:
+        self._release()
         self._output.say("draining …")
         self._supervisor.stop()
 
     def _event(self, replica: Replica, event: str) -> None:
         self._output.emit({"event": event, **replica.describe()})
+        if event == "ready":
+            self._release(replica)
         if event == "crashed" and replica.was_ready:
             self._output.say(f"{replica.name} ended unexpectedly (exit code {replica.exit_code}); it is started again")
 
     def _log(self, replica: Replica, line: str) -> None:
-        if self._verbose or not any(level in line for level in _QUIET):
+        if not self._verbose and any(level in line for level in _QUIET):
+            return
+        if self._verbose or replica.was_ready:
             self._output.say(f"[dim]{replica.name}[/] {escape(line)}")
+        else:
+            self._held.append((replica, line))
+
+    def _release(self, replica: Replica | None = None) -> None:
+        """Show what was held back of this replica; None: of all."""
+        held = list(self._held)
+        self._held.clear()
+        for other, line in held:
+            if replica is None or other is replica:
+                self._output.say(f"[dim]{other.name}[/] {escape(line)}")
+            else:
+                self._held.append((other, line))
 
     async def _after_ready(self, duration: float | None) -> None:
         await self._supervisor.wait_ready()

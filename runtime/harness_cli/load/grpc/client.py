@@ -11,6 +11,7 @@ from harness_proto.grpc import inference_pb2 as pb
 
 from harness_cli.errors import FAILED, CliError
 from harness_cli.load.grpc import converters
+from harness_cli.load.grpc.reach import reach
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -39,6 +40,11 @@ class Client:
         self._channels = [*self._first.values(), *more]
         # Bytes in, bytes out: nothing is parsed while the clock runs.
         self._calls = [channel.unary_unary(f"{SERVICE}/ModelInfer", None, None) for channel in self._channels]
+
+    async def reach(self) -> None:
+        """Ask every server at once whether it is there and speaks gRPC. Raises CliError."""
+        for url in self.urls:
+            await asyncio.to_thread(reach, url)
 
     async def signature(self, url: str, model: str, version: str) -> Signature:
         """What the server at ``url`` says of the model. Raises CliError."""

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 SIZE = 8
 """A batch size for which S and U are shown beside the largest."""
+NO_SETUP = "–"  # noqa: RUF001 - a dash, not the sign of a number
+"""In place of a fitted set-up below 0, which no accelerator has."""
 _MS = 1e6
 
 
@@ -29,12 +31,30 @@ def profile_table(profiles: Mapping[int, LatencyProfile], max_batch: int) -> Tab
         table.add_column(f"U({n})", justify="right")
     for bucket, profile in sorted(profiles.items()):
         fit = profile.fit()
-        numbers = (fit.beta_ns, fit.alpha_ns, profile.latency_ns(1), profile.latency_ns(max_batch))
-        cells = [f"{value / _MS:.1f}" for value in numbers]
+        numbers = (fit.alpha_ns, profile.latency_ns(1), profile.latency_ns(max_batch))
+        cells = [
+            NO_SETUP if fit.beta_ns < 0 else f"{fit.beta_ns / _MS:.1f}",
+            *(f"{value / _MS:.1f}" for value in numbers),
+        ]
         for n in (SIZE, max_batch):
             cells += [f"{profile.speedup(n):.2f}", f"{profile.utilisation(n):.2f}"]
         table.add_row(str(bucket), *cells)
+    table.caption = _profile_notes(profiles, max_batch)
+    table.caption_justify = "left"
     return table
+
+
+def _profile_notes(profiles: Mapping[int, LatencyProfile], max_batch: int) -> str | None:
+    """What a reader would stumble over; None: nothing."""
+    notes = []
+    if any(profile.fit().beta_ns < 0 for profile in profiles.values()):
+        notes.append(f"{NO_SETUP}: no set-up to be seen, l(n) grows faster than a straight line through 0")
+    worse = [
+        str(bucket) for bucket, found in sorted(profiles.items()) if found.speedup(max_batch) < found.speedup(SIZE)
+    ]
+    if worse:
+        notes.append(f"On this CPU larger batches do not pay at {', '.join(worse)} tokens: S({max_batch}) < S({SIZE})")
+    return "\n".join(notes) or None
 
 
 def steps_table(steps: Sequence[Step], bucket: int) -> Table:

@@ -21,6 +21,7 @@ doctor: ## say what this machine lacks, and how to get it
 
 $(BASE): pyproject.toml constraints.txt
 	$(PYTHON) scripts/doctor.py --quiet
+	@echo "Making $(VENV): downloading what runtime, tests and linters need, without torch (a minute or two)."
 	$(PYTHON) -m venv $(VENV)
 	$(PIP) install --quiet --upgrade -c constraints.txt pip setuptools
 	$(PIP) install --quiet -c constraints.txt -e '.[sim]' --group test --group lint

@@ -122,9 +122,8 @@ def _own_words(log: list[str]) -> list[str]:
 
 def _last_words(replica: Replica, code: int) -> str:
     if replica.failed_models:
-        return f"replica {replica.name} could not load every model:\n" + "\n".join(
-            f"  {m}" for m in replica.failed_models
-        )
+        reasons = "\n".join(f"  {reason}" for reason in replica.failed_models)
+        return f"replica {replica.name} could not load every model (--verbose shows its whole log):\n{reasons}"
     ended = f"was ended by signal {-code}" if code < 0 else f"ended with exit code {code}"
     words = "\n".join(f"  {line}" for line in _own_words(list(replica.log))) or "  (it said nothing)"
     return f"replica {replica.name} {ended} before it was ready:\n{words}"

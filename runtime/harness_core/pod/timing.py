@@ -11,15 +11,15 @@ if TYPE_CHECKING:
     from harness_core.profile import LatencyProfile
 
 
-THRIFT = 0.97
-"""Measured points scatter by a few per cent; a difference below that is no reason for a smaller batch."""
+THRIFT = 0.9
+"""Measured points scatter, and every batch costs a hand-over that no profile shows: less than a tenth is no reason for a smaller one."""
 
 
 class Timing:
     """Corrected latencies of one (model, bucket); rows up to ``max_rows``.
 
     ``raw_ns[b]`` is l(next execution size >= b), with ``raw_ns[0] = 0``: a table, since every decision reads it many times.
-    ``thrifty[b]`` is the most rows up to b with the best throughput r/l(r) of them all, give or take 3 %: b itself where
+    ``thrifty[b]`` is the most rows up to b with the best throughput r/l(r) of them all, give or take a tenth: b itself where
     l(b)/b falls, fewer where a batch of 9 would run as 16, or where l(b)/b rises again (a CPU whose cache is full).
     """
 

@@ -1,6 +1,6 @@
 """A model in a tight loop, without any server: the baseline of benchmarks/minilm.py.
 
-Reads one JSON line ``{"rows", "tokens", "seconds"}`` from stdin per measurement and answers with one line
+Reads one JSON line ``{"rows", "tokens", "seconds", "every_s"}`` from stdin per measurement and answers with one line
 ``{"rows_per_second", "p50_ms"}``; between measurements it is blocked and takes no processor time.
 
     python -m benchmarks.bare_model MODEL.pt2 THREADS
@@ -15,8 +15,8 @@ from statistics import median
 from typing import Any
 
 
-def measure(module: Any, rows: int, tokens: int, seconds: float) -> dict[str, float]:
-    """Run batches of one shape for ``seconds``, input made once."""
+def measure(module: Any, rows: int, tokens: int, seconds: float, every_s: float = 0.0) -> dict[str, float]:
+    """Run batches of one shape for ``seconds``, input made once; one every ``every_s`` seconds (0: back to back)."""
     import torch
 
     ids = torch.ones((rows, tokens), dtype=torch.int64)
@@ -28,6 +28,7 @@ def measure(module: Any, rows: int, tokens: int, seconds: float) -> dict[str, fl
         while (start := time.monotonic()) < end:
             module(ids, ids)
             took.append(time.monotonic() - start)
+            time.sleep(max(0.0, every_s - took[-1]))
     return {"rows_per_second": rows * len(took) / sum(took), "p50_ms": median(took) * 1000}
 
 

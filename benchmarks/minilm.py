@@ -3,6 +3,9 @@
 Both run on the same number of threads (by default half of the cores, so that server and client have the rest). Rounds of bare and
 served alternate within one run and ratios are taken inside a round, so a machine that drifts cancels out.
 
+A lone request is one that finds the system idle: bare and served get one request every 50 ms, so that both start from the same
+rest. The pair "closed" sends them back to back; the bare loop is then hot in every cache, which no request from outside ever meets.
+
     python -m benchmarks.minilm [--quick] [--threads N] [--tokens 32]
 
 Needs the exported model (``python examples/text-embedding/export.py``); makes it when it is missing. Writes results/minilm.json and
@@ -19,12 +22,14 @@ import sys
 import tempfile
 import time
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from harness_cli.load.config import LoadConfig
 from harness_cli.load.engine import run_load
+from harness_sim.workloads import Arrivals, RateSchedule, Workload
 
 from benchmarks.common import Check, CpuMeter, Runtime, machine, markdown, runtime, say, write_results
 
@@ -40,6 +45,7 @@ SINGLE_CLIENTS = 4 * BATCH
 BATCH_CLIENTS = 3
 THROUGHPUT_RATIO = 0.9
 ADDED_MS = 2.5
+LONE_EVERY_S = 0.05
 SERVICE = """\
 apiVersion: serving.harness.dev/v1alpha1
 kind: InferenceService
@@ -68,11 +74,13 @@ class Bare:
         self._process = process
         self._answer()
 
-    def measure(self, rows: int, tokens: int, seconds: float) -> dict[str, float]:
+    def measure(self, rows: int, tokens: int, seconds: float, every_s: float = 0.0) -> dict[str, float]:
         """One measurement (see benchmarks/bare_model.py)."""
         if self._process.stdin is None:
             raise RuntimeError("the bare model has no stdin")
-        self._process.stdin.write(json.dumps({"rows": rows, "tokens": tokens, "seconds": seconds}) + "\n")
+        self._process.stdin.write(
+            json.dumps({"rows": rows, "tokens": tokens, "seconds": seconds, "every_s": every_s}) + "\n"
+        )
         self._process.stdin.flush()
         return self._answer()
 
@@ -96,13 +104,18 @@ def bare_model(threads: int) -> Iterator[Bare]:
         process.wait()
 
 
-def served(pod: Runtime, clients: int, rows: int, tokens: int, seconds: float) -> dict[str, float]:
-    """Closed loop; rows answered per second between the first send and the last answer, batch rows, CPU."""
+def served(
+    pod: Runtime, clients: int, rows: int, tokens: int, seconds: float, every_s: float = 0.0
+) -> dict[str, float]:
+    """Closed loop (or one request every ``every_s``); rows answered per second until the last answer, batch rows, CPU."""
     before, meter = pod.scrape(), CpuMeter(pod)
     meter.start()
     config = LoadConfig(
         urls=(pod.grpc,), model="minilm", closed=clients, duration_s=seconds, rows={rows: 1.0}, dims={"": tokens}
     )
+    if every_s:
+        paced = {"schedule": RateSchedule.constant(1 / every_s, seconds), "workload": Workload(Arrivals.CONSTANT)}
+        config = replace(config, closed=0, duration_s=0.0, **paced)
     report = run_load(config)
     cpu, after = meter.shares(), pod.scrape()
     if set(report.outcomes) - {"completed", "late"}:
@@ -127,9 +140,15 @@ def one_round(
     }
     names = list(steps) if bare_first else list(reversed(steps))
     # Milliseconds are compared here, so bare and served take turns every second.
-    lone = [(bare.measure(1, tokens, 1.0), served(pod, 1, 1, tokens, 1.0)) for _ in range(max(2, round(seconds / 2)))]
-    middle = sorted(lone, key=lambda pair: pair[1]["p50_ms"] - pair[0]["p50_ms"])[len(lone) // 2]
-    return {name: steps[name]() for name in names} | {"bare_lone": middle[0], "served_lone": middle[1]}
+    found = {name: steps[name]() for name in names}
+    for kind, every_s, length_s in (("lone", LONE_EVERY_S, 2.0), ("closed", 0.0, 1.0)):
+        pairs = [
+            (bare.measure(1, tokens, length_s, every_s), served(pod, 1, 1, tokens, length_s, every_s))
+            for _ in range(max(2, round(seconds / 2)))
+        ]
+        middle = sorted(pairs, key=lambda pair: pair[1]["p50_ms"] - pair[0]["p50_ms"])[len(pairs) // 2]
+        found |= {f"bare_{kind}": middle[0], f"served_{kind}": middle[1]}
+    return found
 
 
 def main() -> int:

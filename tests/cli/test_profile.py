@@ -18,6 +18,8 @@ from harness_runtime.model import Emulation, ModelFormat, ModelSpec
 from harness_runtime.profiler import Budget
 from harness_runtime.tensors import Datatype, TensorSpec
 
+from tests.cli.documents import emulated_service
+
 
 def make_spec(**changes) -> ModelSpec:
     """An emulated accelerator of 2 + 0.5·b ms."""
@@ -56,21 +58,7 @@ def test_a_model_that_cannot_be_loaded_is_one_line(tmp_path):
     assert caught.value.message.startswith("model 'm': there is no file")
 
 
-SERVICE = """
-apiVersion: serving.harness.dev/v1alpha1
-kind: InferenceService
-metadata: {name: s}
-spec:
-  models:
-    - name: m
-      format: Profiled
-      maxBatchSize: 4
-      executionSizes: [1, 4]
-      inputs: [{name: X, datatype: FP32, shape: [4]}]
-      outputs: [{name: Y, datatype: FP32, shape: [4]}]
-      emulation: {setupMicroseconds: 2000, computeMicrosecondsPerRow: 500}
-  workerGroups: [{name: g, replicas: 2}]
-"""
+SERVICE = "\n" + emulated_service(2000, 500)  # starts with an empty line: faults name lines of the file as it is
 
 
 @pytest.mark.process

@@ -17,23 +17,11 @@ from harness_cli.run.options import RunOptions
 from harness_cli.run.plan import plan_replicas
 from harness_cli.service_file import read_service
 
+from tests.cli.documents import emulated_service
+
 pytestmark = pytest.mark.process
 
-SERVICE = """\
-apiVersion: serving.harness.dev/v1alpha1
-kind: InferenceService
-metadata: {name: s}
-spec:
-  models:
-    - name: m
-      format: Profiled
-      maxBatchSize: 4
-      executionSizes: [1, 4]
-      inputs: [{name: X, datatype: FP32, shape: [4]}]
-      outputs: [{name: Y, datatype: FP32, shape: [4]}]
-      emulation: {setupMicroseconds: 1000, computeMicrosecondsPerRow: 100}
-  workerGroups: [{name: g, replicas: 2}]
-"""
+SERVICE = emulated_service(1000, 100)
 
 
 class Running:
